@@ -1,6 +1,6 @@
 """HostedPartitions: the partitions of this broker by name, and how one comes to be over its log.
 
-Owns the Partition objects; the LogManager owns the logs. Which partitions are hosted here the metadata says: the MetadataFollower
+Owns the Partition objects; the LogManager owns the logs. Which partitions are hosted here the metadata says: the BrokerMetadataPublisher
 alone adds and takes. Source: kafka.server.ReplicaManager's allPartitions, getPartitionOrError, getOrCreatePartition.
 """
 

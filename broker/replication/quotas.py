@@ -104,7 +104,7 @@ class ReplicationQuota:
 
 
 class ReplicationQuotas:
-    """The bounds of one broker, which follow the cluster's configs. Owner: ReplicaManager; the MetadataFollower calls it."""
+    """The bounds of one broker, which follow the cluster's configs. Owner: ReplicaManager; the BrokerMetadataPublisher calls it."""
 
     def __init__(self, config: ServerConfig, metadata: MetadataCache, node_id: int, clock: Clock) -> None:
         self._metadata = metadata

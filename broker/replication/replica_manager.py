@@ -1,6 +1,6 @@
 """ReplicaManager: the partitions this broker hosts, as handlers, coordinators and background chores know them.
 
-Its work is done by the parts that it builds, a file each: HostedPartitions, ProducePath, FetchReader, MetadataFollower and
+Its work is done by the parts that it builds, a file each: HostedPartitions, ProducePath, FetchReader, BrokerMetadataPublisher and
 LogDirectories. Everything here runs on the loop and to its end, without an await. The Produce and Fetch handlers use
 `produce_path` and `reader` themselves. Source: kafka.server.ReplicaManager.
 """
@@ -19,8 +19,8 @@ from broker.replication.fetcher.fetcher_control import FetcherControl, NoFetcher
 from broker.replication.hosted_partitions import HostedPartitions
 from broker.replication.isr.isr_expiration import IsrExpiration
 from broker.replication.log_directories import LogDirectories
+from broker.replication.metadata.broker_metadata_publisher import BrokerMetadataPublisher
 from broker.replication.metadata.leadership_log import LeadershipLog
-from broker.replication.metadata.metadata_follower import MetadataFollower
 from broker.replication.moves.log_cuts import LogCuts
 from broker.replication.partition_environment import AlterIsr, ClusterEnvironment
 from broker.replication.produce_path import ProducePath
@@ -128,8 +128,8 @@ class ReplicaManager:
         log_manager: LogManager,
         run_blocking: RunBlocking,
         leadership_log: LeadershipLog,
-    ) -> MetadataFollower:
-        return MetadataFollower(
+    ) -> BrokerMetadataPublisher:
+        return BrokerMetadataPublisher(
             self._hosted,
             self._waiting,
             clock=clock,
@@ -153,7 +153,7 @@ class ReplicaManager:
         return self._hosted.get(topic, partition)
 
     def get_for_loading(self, topic: str, partition: int) -> Partition:
-        """As MetadataFollower.get_for_loading: for a coordinator."""
+        """As BrokerMetadataPublisher.get_for_loading: for a coordinator."""
         return self._follower.get_for_loading(topic, partition)
 
     def partitions(self) -> Iterator[Partition]:
@@ -185,7 +185,7 @@ class ReplicaManager:
     # -- metadata ----------------------------------------------------------------------------------------------------
 
     def apply(self, delta: MetadataDelta) -> None:
-        """As MetadataFollower.apply."""
+        """As BrokerMetadataPublisher.apply."""
         self._follower.apply(delta)
         if self._moves is not None:
             self._moves.drop_ended()
@@ -207,11 +207,11 @@ class ReplicaManager:
             self._isr_expiration.stop()
 
     def when_made(self, topics: Iterable[str], callback: Callable[[], None]) -> None:
-        """As MetadataFollower.when_made."""
+        """As BrokerMetadataPublisher.when_made."""
         self._follower.when_made(topics, callback)
 
     def when_removed(self, callback: Callable[[], None]) -> None:
-        """As MetadataFollower.when_removed."""
+        """As BrokerMetadataPublisher.when_removed."""
         self._follower.when_removed(callback)
 
     # -- disks -------------------------------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ def _make_moves(
     hosted: HostedPartitions,
     waiting: WaitingRequests,
     log_directories: LogDirectories,
-    follower: MetadataFollower,
+    follower: BrokerMetadataPublisher,
     quota: ReplicationQuota,
     log_cuts: LogCuts,
     *,

@@ -25,7 +25,7 @@ from broker.replication.fetcher.fetcher_control import InitialFetch
 from broker.replication.fetcher.leader_fetcher import LeaderFetcher
 from broker.replication.isr.follower import NO_BROKER_EPOCH
 from broker.replication.isr.in_sync_replicas import InSyncReplicas
-from broker.replication.metadata.metadata_follower import MetadataFollower
+from broker.replication.metadata.broker_metadata_publisher import BrokerMetadataPublisher
 from broker.replication.partition import Partition
 from broker.replication.partition_environment import ClusterEnvironment
 from broker.server import client_server
@@ -178,13 +178,13 @@ def take_logs_by_their_names() -> Iterator[None]:
         topic_ids_of = metadata.topics
         return lambda name, index: topic_ids_of[name].topic_id if name in topic_ids_of else None
 
-    def end_loading(self: MetadataFollower) -> None:
+    def end_loading(self: BrokerMetadataPublisher) -> None:
         self._hosted.is_loading = False
 
     with (
         patch.object(client_server, "_topic_ids", topic_ids),
         patch.object(hosted_partitions, "is_log_of", lambda log, topic_id: True),
-        patch.object(MetadataFollower, "end_loading", end_loading),
+        patch.object(BrokerMetadataPublisher, "end_loading", end_loading),
     ):
         yield
 

@@ -11,7 +11,7 @@ import pytest
 
 from broker.loop.turns import SLICE_US
 from broker.replication.fetch.fetch_data import FetchTarget
-from broker.replication.metadata.metadata_follower import NEW_LOGS_AT_ONCE
+from broker.replication.metadata.broker_metadata_publisher import NEW_LOGS_AT_ONCE
 from protocol.errors import ErrorCode, KafkaError
 from storage.disk import SYSTEM_DISK
 from storage.log_manager import LogManager

@@ -1,4 +1,4 @@
-"""MetadataFollower: the partitions of this broker become what the metadata says.
+"""BrokerMetadataPublisher: the partitions of this broker become what the metadata says.
 
 It makes them, has them lead or follow, deletes them and has them and the throttles take over their topics' settings; of very many a few
 in each turn of the loop. The metadata cache calls `apply`. Source: kafka.server.ReplicaManager.applyDelta, BrokerMetadataPublisher.
@@ -41,7 +41,7 @@ NEW_LOGS_AT_ONCE = 50
 """Logs that a thread makes before their partitions are hosted, 0.3 to 1 ms each, more where the disk is slow."""
 
 
-class MetadataFollower:
+class BrokerMetadataPublisher:
     """See the module's docstring. `on_removal_failure(path, error)` is called when a deleted partition's directory could not be removed."""
 
     def __init__(
