@@ -79,7 +79,7 @@ class ReplicaManager:
         self.produce_purgatory = waiting.produces
         self.fetch_purgatory = waiting.fetches
         self.delete_records_purgatory = waiting.record_deletions
-        self.awaited_followers = waiting.awaited_followers
+        self.new_leader_followers = waiting.new_leader_followers
         environment = _make_environment(config, clock, metadata, waiting, alter_isr, fetchers or NoFetchers())
         self.isr_counts = environment.isr_counts
         self._hosted = hosted = HostedPartitions(

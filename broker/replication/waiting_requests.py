@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from broker.loop.clock import Clock
 from broker.replication.fetch.fetch_data import FetchablePartition
-from broker.replication.isr.awaited_followers import AwaitedFollowers
+from broker.replication.isr.new_leader_followers import NewLeaderFollowers
 from broker.replication.partition_role import DELETED
 from broker.replication.purgatory import Purgatory
 
@@ -19,7 +19,7 @@ class WaitingRequests:
         self.produces = Purgatory(clock)
         self.fetches = Purgatory(clock)
         self.record_deletions = Purgatory(clock)
-        self.awaited_followers = AwaitedFollowers(clock, self.fetches)
+        self.new_leader_followers = NewLeaderFollowers(clock, self.fetches)
 
     def is_watched(self, partition: FetchablePartition) -> bool:
         """Whether a produce, a fetch or a fetch session waits for the partition to change."""

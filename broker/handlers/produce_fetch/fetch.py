@@ -84,7 +84,7 @@ class FetchHandler:
         self.respond = FetchAnswers(services.metadata, services.metrics, replica_manager.quotas.leader).respond
         self.sessions = FetchSessionCache(services.config.max_incremental_fetch_session_cache_slots, services.random, services.clock)
         self._selects_replicas = replica_manager.reader.selector is not None
-        self._awaited_followers = replica_manager.awaited_followers
+        self._new_leader_followers = replica_manager.new_leader_followers
         self._quota = replica_manager.quotas.leader
         self._max_bytes = services.config.fetch_max_bytes
 
@@ -150,8 +150,8 @@ class FetchHandler:
             isolation = ISOLATION_OF_CONSUMERS[request.isolation_level]
         else:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        if replica_id >= 0 and self._awaited_followers.by_follower:
-            max_wait_ms = self._awaited_followers.bound_wait(replica_id, max_wait_ms)
+        if replica_id >= 0 and self._new_leader_followers.by_follower:
+            max_wait_ms = self._new_leader_followers.bound_wait(replica_id, max_wait_ms)
         params = FetchParams(
             replica_id,
             request.replica_state.replica_epoch,

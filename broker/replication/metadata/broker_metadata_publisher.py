@@ -254,7 +254,7 @@ class BrokerMetadataPublisher:
         if partition is None:
             return None
         if partition.followers and (before is None or before.leader_epoch != partition.leader_epoch):
-            self._waiting.awaited_followers.note_leader(partition)
+            self._waiting.new_leader_followers.note_leader(partition)
         if not self._hosted.is_loading:
             self._leadership_log.note(partition, before)
         return partition

@@ -1,4 +1,4 @@
-"""AwaitedFollowers: members of the ISR that have not fetched a partition yet since this broker began to lead it.
+"""NewLeaderFollowers: members of the ISR that have not fetched a partition yet since this broker began to lead it.
 
 Until they have, its high watermark stands still and producers with acks=-1 wait. A follower names a new partition in its next Fetch. The
 one before may be parked here for replica.fetch.wait.max.ms, half a second. So this broker answers the parked ones once it leads something
@@ -24,7 +24,7 @@ AWAITED_MAX_MS = 2_000
 """A follower that has not come by then is slow, dead or throttled: waiting briefly does not bring it sooner."""
 
 
-class AwaitedFollowers:
+class NewLeaderFollowers:
     """See the module's docstring. `by_follower` holds the node ids that are awaited; it is empty nearly always."""
 
     def __init__(self, clock: Clock, fetches: Purgatory) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replication.isr.awaited_followers import AWAITED_MAX_MS, BRIEF_WAIT_MS
+from broker.replication.isr.new_leader_followers import AWAITED_MAX_MS, BRIEF_WAIT_MS
 from protocol.errors import ErrorCode
 from tests.broker.replication.cluster import Cluster
 
@@ -83,7 +83,7 @@ def test_follower_that_never_comes_is_awaited_for_a_while_only(cluster: Cluster)
 def test_dead_follower_is_forgotten_with_its_partitions(cluster: Cluster) -> None:
     cluster.kill(3)  # the controller has not noticed
     cluster.create_topic("c")
-    awaited = cluster.nodes[1].replica_manager.awaited_followers
+    awaited = cluster.nodes[1].replica_manager.new_leader_followers
     assert 3 in awaited.by_follower
     cluster.run()
 
