@@ -89,7 +89,7 @@ class ReplicaManager:
             metadata=metadata,
             log_manager=log_manager,
             environment=environment,
-            make_on_demand=lambda topic, partition: self._follower.make_on_demand(topic, partition),
+            make_on_demand=lambda topic, partition: self._metadata_publisher.make_on_demand(topic, partition),
             on_disk_failure=self.fail_log_dir,
             on_flush_due=lambda partition: self.request_flush((partition,)),
             on_misplaced=assign_directory,
@@ -97,7 +97,9 @@ class ReplicaManager:
         self.quotas = ReplicationQuotas(config, metadata, node_id, clock)
         self._on_log_dir_failure = on_log_dir_failure
         self._log_directories = LogDirectories(hosted, waiting, clock, run_blocking, self._lose_log_dir)
-        self._follower = self._make_follower(clock, metrics, metadata, log_manager, run_blocking, LeadershipLog(environment.events))
+        self._metadata_publisher = self._make_metadata_publisher(
+            clock, metrics, metadata, log_manager, run_blocking, LeadershipLog(environment.events)
+        )
         self.produce_path = ProducePath(hosted, waiting, self._log_directories, clock, metrics, on_append_bug)
         lag_max_ms = config.replica_lag_time_max_ms
         self._isr_expiration = None if alter_isr is None else IsrExpiration(hosted, clock, replica_lag_time_max_ms=lag_max_ms)
@@ -108,7 +110,7 @@ class ReplicaManager:
             hosted,
             waiting,
             self._log_directories,
-            self._follower,
+            self._metadata_publisher,
             self.quotas.moves,
             self._log_cuts,
             config=config,
@@ -120,7 +122,7 @@ class ReplicaManager:
         self._log_manager = log_manager
         self.reader = FetchReader(hosted, waiting, self._log_directories, clock, _make_selector(config, metadata))
 
-    def _make_follower(
+    def _make_metadata_publisher(
         self,
         clock: Clock,
         metrics: Metrics,
@@ -154,7 +156,7 @@ class ReplicaManager:
 
     def get_for_loading(self, topic: str, partition: int) -> Partition:
         """As BrokerMetadataPublisher.get_for_loading: for a coordinator."""
-        return self._follower.get_for_loading(topic, partition)
+        return self._metadata_publisher.get_for_loading(topic, partition)
 
     def partitions(self) -> Iterator[Partition]:
         """Every hosted partition."""
@@ -186,13 +188,13 @@ class ReplicaManager:
 
     def apply(self, delta: MetadataDelta) -> None:
         """As BrokerMetadataPublisher.apply."""
-        self._follower.apply(delta)
+        self._metadata_publisher.apply(delta)
         if self._moves is not None:
             self._moves.drop_ended()
 
     def end_loading(self) -> None:
         """All partitions that were there before this start have come: later ones are new."""
-        self._follower.end_loading()
+        self._metadata_publisher.end_loading()
         if self._isr_expiration is not None:
             self._isr_expiration.start()
         if futures := self._log_manager.futures.futures():
@@ -200,7 +202,7 @@ class ReplicaManager:
 
     def stop(self) -> None:
         """Make no more partitions: those that still wait are made at the next start. Propose no more changes of ISRs."""
-        self._follower.stop()
+        self._metadata_publisher.stop()
         if self._moves is not None:
             self._moves.stop()
         if self._isr_expiration is not None:
@@ -208,11 +210,11 @@ class ReplicaManager:
 
     def when_made(self, topics: Iterable[str], callback: Callable[[], None]) -> None:
         """As BrokerMetadataPublisher.when_made."""
-        self._follower.when_made(topics, callback)
+        self._metadata_publisher.when_made(topics, callback)
 
     def when_removed(self, callback: Callable[[], None]) -> None:
         """As BrokerMetadataPublisher.when_removed."""
-        self._follower.when_removed(callback)
+        self._metadata_publisher.when_removed(callback)
 
     # -- disks -------------------------------------------------------------------------------------------------------
 
@@ -273,7 +275,7 @@ def _make_moves(
     hosted: HostedPartitions,
     waiting: WaitingRequests,
     log_directories: LogDirectories,
-    follower: BrokerMetadataPublisher,
+    metadata_publisher: BrokerMetadataPublisher,
     quota: ReplicationQuota,
     log_cuts: LogCuts,
     *,
@@ -294,7 +296,7 @@ def _make_moves(
         run_blocking=run_blocking,
         quota=quota,
         may_truncate=log_cuts.may_truncate,
-        on_left=follower.make_new_later,
+        on_left=metadata_publisher.make_new_later,
         assign_directory=assign_directory,
     )
     copies_max = config.num_replica_alter_log_dirs_threads or len(log_manager.directories)

@@ -1,7 +1,8 @@
-"""BrokerMetadataPublisher: the partitions of this broker become what the metadata says.
+"""BrokerMetadataPublisher: makes the partitions of this broker what the metadata says.
 
-It makes them, has them lead or follow, deletes them and has them and the throttles take over their topics' settings; of very many a few
-in each turn of the loop. The metadata cache calls `apply`. Source: kafka.server.ReplicaManager.applyDelta, BrokerMetadataPublisher.
+It creates partitions, makes them leaders or followers, deletes them, and gives them and the throttles their topics' settings. Thousands
+of new partitions are created by a LoopJob. The metadata cache calls `apply`.
+Source: kafka.server.metadata.BrokerMetadataPublisher, kafka.server.ReplicaManager.applyDelta.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from broker.loop.job import LoopJob
 from broker.loop.turns import SLICE_US
 from broker.metadata.image import PartitionChange
 from broker.replication.hosted_partitions import find_directory
-from broker.replication.metadata.leadership_log import LeadershipLog, standing
+from broker.replication.metadata.leadership_log import LeadershipLog, previous_state
 from broker.replication.metadata.new_partitions import NewPartitions
 from broker.replication.metadata.removals import PartitionRemovals
 from storage.errors import StorageError
@@ -249,7 +250,7 @@ class BrokerMetadataPublisher:
 
     def _host(self, change: PartitionChange) -> Partition | None:
         """As HostedPartitions.host. The log tells of it unless this broker starts, and a new leader awaits its followers."""
-        before = standing(self._hosted.find(change.topic.name, change.partition))
+        before = previous_state(self._hosted.find(change.topic.name, change.partition))
         partition = self._hosted.host(change)
         if partition is None:
             return None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.replication")
 
 
-class Standing(NamedTuple):
+class PreviousState(NamedTuple):
     """What a partition was before a change of the metadata."""
 
     role: PartitionRole
@@ -27,9 +27,9 @@ class Standing(NamedTuple):
     isr: tuple[int, ...]
 
 
-def standing(partition: Partition | None) -> Standing | None:
+def previous_state(partition: Partition | None) -> PreviousState | None:
     """None for a partition that is new here."""
-    return None if partition is None else Standing(partition.role, partition.leader_epoch, partition.isr)
+    return None if partition is None else PreviousState(partition.role, partition.leader_epoch, partition.isr)
 
 
 class LeadershipLog:
@@ -38,8 +38,8 @@ class LeadershipLog:
     def __init__(self, events: LimitedLog) -> None:
         self._events = events
 
-    def note(self, partition: Partition, before: Standing | None) -> None:
-        """`before` is its `standing` before the change."""
+    def note(self, partition: Partition, before: PreviousState | None) -> None:
+        """`before` is its `previous_state` before the change."""
         if len(partition.replicas) == 1 or not logger.isEnabledFor(logging.INFO):
             return  # alone it is led from here always
         was_leader = before is not None and before.role is LEADER
