@@ -36,9 +36,9 @@ UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 NOBODY = -1
 
-CHANGES_AT_ONCE = 50
+CHANGES_AT_ONCE = 300
 """Partitions whose changes are computed, encoded and replayed in one step, some 20 µs each. They are one batch, and a broker takes a batch
-over at once, 0.1 ms for each partition that it begins to lead."""
+over at once, 20 µs for each partition that it begins to lead."""
 
 
 class _Rules(NamedTuple):

@@ -38,8 +38,8 @@ from protocol.messages.stored.metadata_records import PartitionChangeRecord
 CHANGE_ELEMENTS = 5
 """What a change counts for in a step, some 20 µs."""
 
-CHANGES_TOGETHER_MAX = 200
-"""Changes that are appended in one batch, which takes 5 ms of the loop with their replay: those of a longer request are in several."""
+CHANGES_TOGETHER_MAX = 1_000
+"""Changes that are appended in one batch, which takes 25 ms of the loop with their replay: those of a longer request are in several."""
 
 
 class _Change:

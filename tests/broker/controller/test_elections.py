@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker.controller.elections import CHANGES_AT_ONCE
 from broker.metadata.image import LOST_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.assign_replicas_to_dirs import (
@@ -473,7 +474,7 @@ def test_the_fencing_of_a_broker_with_many_partitions_goes_in_steps_and_ends_wit
 
     kinds = [type(record) for records in steps for record in records]
     assert kinds.count(PartitionChangeRecord) == 1_000 and kinds[-1] is BrokerRegistrationChangeRecord
-    assert max(map(len, steps)) <= 101 and kinds.index(BrokerRegistrationChangeRecord) == 1_000
+    assert max(map(len, steps)) <= CHANGES_AT_ONCE + 1 and kinds.index(BrokerRegistrationChangeRecord) == 1_000
     led_first = [record for records in steps for record in records if isinstance(record, PartitionChangeRecord)][:500]
     assert all(record.leader == 3 for record in led_first)
     assert all((image.leader, image.isr) == (3, (3,)) for image in cluster.controller.state.topics["large-5"].partitions)
