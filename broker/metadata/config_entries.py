@@ -114,10 +114,14 @@ class ConfigDescriber:
         """The configs set on all brokers at once."""
         entries = []
         for name, text in self._state.broker_overrides("").items():
-            known = _find_broker_property(name)
+            listener_config = _LISTENER_CONFIG.fullmatch(name)
+            known = _find_broker_property(listener_config[1] if listener_config else name)
             value = None if known is None or known.is_sensitive else text
             synonyms = (Synonym(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
-            if known is not None:
+            if known is not None and listener_config:
+                source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+                entries.append(ConfigEntry(name, value, source, known.is_sensitive, True, known.type, synonyms))
+            elif known is not None:
                 entries.append(_entry(known, value, synonyms, is_read_only=known.is_read_only))
             else:
                 entries.append(ConfigEntry(name, None, ConfigSource.DYNAMIC_DEFAULT_BROKER, True, True, UNKNOWN_TYPE, synonyms))

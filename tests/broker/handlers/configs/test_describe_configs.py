@@ -11,6 +11,7 @@ from broker.handlers.configs import describe_configs
 from protocol.codec import decode, encode
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
+from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.broker.metadata.room import Room, context, creation, open_room
 from tests.support.turns import finished
 
@@ -101,3 +102,14 @@ async def test_internal_segment_bytes_is_told_for_itself(room: Room) -> None:
 
     assert {config.name: config.value for config in configs} == {"internal.segment.bytes": "100000", "segment.bytes": "1073741824"}
     assert room.cache.log_config("small").segment_bytes == 100_000
+
+
+async def test_a_listeners_config_for_all_brokers_is_told_as_what_it_is(room: Room) -> None:
+    key = "listener.name.plaintext.num.network.threads"
+    change = AlterableConfig(name=key, config_operation=0, value="3")
+    resource = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[change])
+    await room.client.incremental_alter_configs(IncrementalAlterConfigsRequest(resources=[resource]))
+
+    config = _ask(room, BROKER, "", [key]).results[0].configs[0]
+
+    assert (config.value, config.is_sensitive, config.read_only, config.config_type) == ("3", False, True, 3)
