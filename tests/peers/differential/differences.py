@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.peers.differential import admin_steps, data_steps
+from tests.peers.differential import admin_steps, consumer_group_steps, data_steps
 from tests.peers.differential.data_steps import Damage
 from tests.peers.differential.exchange import Exchange, Part
 from tests.peers.differential.fuzzer import CLOSED
@@ -193,7 +193,31 @@ DATA = (
     ),
 )
 
+
+def _is_described_after(place: Place, step: type) -> bool:
+    return place.exchange.part is Part.DESCRIPTION and isinstance(place.exchange.step, step)
+
+
 CONSUMER_GROUPS = (
+    Difference(
+        "not mended yet: where a further member joins with a regular expression, a member's target is empty in Kafka for seconds",
+        lambda place: (
+            _is_described_after(place, consumer_group_steps.Beat)
+            and "subscribed_topic_regex" in place.exchange.step.fields
+            and "target_assignment" in place.path
+            and place.theirs == []
+        ),
+        is_end=True,
+    ),
+    Difference(
+        "not looked into yet: who of a KIP-848 group gets which partition when a classic member joins, whose id the broker draws",
+        lambda place: _is_described_after(place, consumer_group_steps.ClassicJoin) and "assignment.topic_partitions" in place.path,
+        is_end=True,
+    ),
+    Difference(
+        "not looked into yet: the stored previous epoch of a member",
+        lambda place: place.exchange.part is Part.LOG and place.field == "previous_member_epoch",
+    ),
     Difference(
         "the patterns are RE2's in both, the words about one that is none are their library's",
         lambda place: (
