@@ -28,6 +28,9 @@ _LONGEST_TEXT = 6
 _LONG_TEXT = "long " * 40
 """Its length takes two bytes as a varint."""
 
+OWN_TAGS_FIRST = 7_500
+"""Tagged fields from this one on are Barnabas's own: Kafka and other implementations do not know them."""
+
 RANDOM_MESSAGES = 20
 """Of each message in each version."""
 
@@ -63,6 +66,10 @@ def name_of(cls: type[Message]) -> str:
 
 
 ALL_MESSAGES = [*api_messages(), *header_messages(), *stored_messages()]
+
+
+def is_own(field: Field) -> bool:
+    return field.tag is not None and field.tag >= OWN_TAGS_FIRST
 
 
 @cache
@@ -108,7 +115,8 @@ def random_messages(cls: type[Message], version: int, *, is_for_kio: bool = Fals
 
 
 def _random_message(cls: type[Message], version: int, random: Random, is_for_kio: bool) -> Any:
-    return cls(**{field.name: _random_field(field, version, random, is_for_kio) for field in present_fields(cls, version)})
+    fields = [field for field in present_fields(cls, version) if not (is_for_kio and is_own(field))]
+    return cls(**{field.name: _random_field(field, version, random, is_for_kio) for field in fields})
 
 
 def _random_field(field: Field, version: int, random: Random, is_for_kio: bool) -> Any:
