@@ -22,7 +22,6 @@ from storage.errors import StorageError
 from storage.file_slice import FileSlice
 from storage.files import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from storage.flush import FlushWork
-from storage.kept_tail import KeptTail
 from storage.leader_epochs import EpochEndOffset, LeaderEpochFileCache
 from storage.local_log import LocalLog
 from storage.log_results import AppendResult
@@ -30,6 +29,7 @@ from storage.log_segments import OpenSegments
 from storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
 from storage.recovery import complete_transaction, load_log, rebuild_producer_state
 from storage.segment import LogSegment
+from storage.tail_cache import TailCache
 from storage.timestamp_search import TimestampOffset, find_max_timestamp, find_offset_by_timestamp
 from storage.transaction_index import AbortedTransaction
 from storage.validation import AppendOrigin, PreparedBatch, ValidatedBatch, assign_offsets, check_batch
@@ -73,7 +73,7 @@ class Log:
         """Below it each key was there once, after a compaction (Kafka's cleaner checkpoint); None before the first."""
         self.checkpointed_end_offset = 0  # beyond it no checkpoint names an offset of this log
         self._latest_epoch: int | None = None  # the leader epoch of the last append, to ask the cache only when it changes
-        self.tail: KeptTail | None = None  # where the partition has followers
+        self.tail: TailCache | None = None  # where the partition has followers
 
     @classmethod
     def open(
@@ -474,7 +474,7 @@ class Log:
         """The segments end at `log_end_offset` now: bring everything else there."""
         self._local.note_truncated(log_end_offset)
         self._latest_epoch = None
-        self.tail = None if self.tail is None else KeptTail()
+        self.tail = None if self.tail is None else TailCache()
         self.log_end_offset = log_end_offset
         self.log_start_offset = log_start_offset
         self.local_log_start_offset = max(log_start_offset, self.segments.first.base_offset)

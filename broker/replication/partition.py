@@ -31,7 +31,7 @@ from broker.replication.partition_role import DELETED, FOLLOWER, LEADER, OFFLINE
 from config.topic import LONG_MAX
 from protocol.errors import ErrorCode, KafkaError
 from protocol.uuids import ZERO_UUID
-from storage.kept_tail import KeptTail
+from storage.tail_cache import TailCache
 from storage.validation import AppendOrigin, PreparedBatch
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class Partition:
         self.has_flush_limit = config.flush_messages < LONG_MAX  # else never: it is left to the kernel
         self.waits_for_flush = config.flush_messages == FLUSH_EVERY_MESSAGE
         self._commits_at_append = not self.followers and not self.waits_for_flush
-        self.log.tail = KeptTail() if self.followers else None
+        self.log.tail = TailCache() if self.followers else None
 
     # -- checks ----------------------------------------------------------------------------------------------------
 

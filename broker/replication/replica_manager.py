@@ -21,7 +21,7 @@ from broker.replication.isr.isr_expiration import IsrExpiration
 from broker.replication.log_directories import LogDirectories
 from broker.replication.metadata.broker_metadata_publisher import BrokerMetadataPublisher
 from broker.replication.metadata.leadership_log import LeadershipLog
-from broker.replication.moves.log_cuts import LogCuts
+from broker.replication.moves.truncation_checkpoints import TruncationCheckpoints
 from broker.replication.partition_environment import AlterIsr, ClusterEnvironment
 from broker.replication.produce_path import ProducePath
 from broker.replication.quotas import ReplicationQuotas
@@ -103,7 +103,7 @@ class ReplicaManager:
         self.produce_path = ProducePath(hosted, waiting, self._log_directories, clock, metrics, on_append_bug)
         lag_max_ms = config.replica_lag_time_max_ms
         self._isr_expiration = None if alter_isr is None else IsrExpiration(hosted, clock, replica_lag_time_max_ms=lag_max_ms)
-        self._log_cuts = LogCuts(log_manager, run_blocking, self.fail_log_dir)
+        self._truncation_checkpoints = TruncationCheckpoints(log_manager, run_blocking, self.fail_log_dir)
         self._moves: DirectoryMoves | None = None
         self._make_moves = partial(
             _make_moves,
@@ -112,7 +112,7 @@ class ReplicaManager:
             self._log_directories,
             self._metadata_publisher,
             self.quotas.moves,
-            self._log_cuts,
+            self._truncation_checkpoints,
             config=config,
             clock=clock,
             log_manager=log_manager,
@@ -239,8 +239,8 @@ class ReplicaManager:
         self._log_directories.when_flushed(callback)
 
     def may_truncate(self, partition: Partition, offset: int) -> bool:
-        """As LogCuts.may_truncate."""
-        return self._log_cuts.may_truncate(partition.log, offset)
+        """As TruncationCheckpoints.may_truncate."""
+        return self._truncation_checkpoints.may_truncate(partition.log, offset)
 
     def fail_log_dir(self, path: Path | str, error: StorageError) -> None:
         """As LogDirectories.fail."""
@@ -277,7 +277,7 @@ def _make_moves(
     log_directories: LogDirectories,
     metadata_publisher: BrokerMetadataPublisher,
     quota: ReplicationQuota,
-    log_cuts: LogCuts,
+    truncation_checkpoints: TruncationCheckpoints,
     *,
     config: ServerConfig,
     clock: Clock,
@@ -295,7 +295,7 @@ def _make_moves(
         waiting=waiting,
         run_blocking=run_blocking,
         quota=quota,
-        may_truncate=log_cuts.may_truncate,
+        may_truncate=truncation_checkpoints.may_truncate,
         on_left=metadata_publisher.make_new_later,
         assign_directory=assign_directory,
     )

@@ -153,7 +153,7 @@ class EpochsWorld(World):
             return
         offset = self.draw.randrange(log.log_end_offset)
         (directory,) = self.manager.online_directories
-        directory.take_lowering({("t", 0): offset}).run()  # as LogCuts has it done
+        directory.take_lowering({("t", 0): offset}).run()  # as TruncationCheckpoints has it done
         log.truncate_to(offset, now_ms=NOW_MS)
         if self.draw.random() < 0.2:
             log.truncate_fully_and_start_at(offset, now_ms=NOW_MS)

@@ -49,7 +49,7 @@ class CopyStep(Enum):
 
 class LogCopy:
     """See the module's docstring. `on_ready()` is called on the loop after a step was WAITING. `may_truncate(log, offset)` is asked before
-    the future log is cut there (LogCuts.may_truncate). Owner: one ReplicaMove.
+    the future log is cut there (TruncationCheckpoints.may_truncate). Owner: one ReplicaMove.
 
     Every method may raise StorageError, whose path says which of the two disks it is, and KafkaError when the source is corrupt."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from storage.file_slice import FileSlice
-from storage.kept_tail import TAIL_SIZE_MAX, KeptTail
 from storage.log import Log
+from storage.tail_cache import TAIL_SIZE_MAX, TailCache
 from tests.storage.conftest import append, batch, read_bytes
 
 
@@ -19,7 +19,7 @@ def read_kept(log: Log, offset: int, *, end_offset: int | None = None, max_bytes
 
 def test_the_last_batch_comes_from_memory_as_it_is_in_the_file(log: Log) -> None:
     append(log, 2)
-    log.tail = KeptTail()
+    log.tail = TailCache()
     append(log, 3, leader_epoch=5)
 
     kept = read_kept(log, 2)
@@ -30,7 +30,7 @@ def test_the_last_batch_comes_from_memory_as_it_is_in_the_file(log: Log) -> None
 
 
 def test_only_a_read_of_the_whole_last_batch_comes_from_memory(log: Log) -> None:
-    log.tail = KeptTail()
+    log.tail = TailCache()
     append(log, 2)
     append(log, 2)
 
@@ -42,7 +42,7 @@ def test_only_a_read_of_the_whole_last_batch_comes_from_memory(log: Log) -> None
 
 
 def test_after_a_truncation_what_replaced_the_batch_is_read(log: Log) -> None:
-    log.tail = KeptTail()
+    log.tail = TailCache()
     append(log, key=b"old")
     log.truncate_to(0)
     log.append_as_follower(batch(key=b"new", partition_leader_epoch=1), now_ms=0)
@@ -54,7 +54,7 @@ def test_large_batches_and_those_of_partitions_without_followers_are_not_kept(lo
     append(log, 1)
     assert read_kept(log, 0) is None
 
-    log.tail = KeptTail()
+    log.tail = TailCache()
     append(log, 1, size=TAIL_SIZE_MAX)
 
     assert read_kept(log, 1) is None

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.replication.moves.log_cuts import LogCuts
+from broker.replication.moves.truncation_checkpoints import TruncationCheckpoints
 from config.topic import LogConfig
 from protocol.records import iterate_headers, iterate_records
 from storage.disk import SYSTEM_DISK
@@ -48,7 +48,7 @@ class Place:
         self.take_checkpoint().run()
         self.waiting: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
         self.failures: list[Path] = []
-        self.log_cuts = LogCuts(self.manager, self.run_blocking, lambda path, error: self.failures.append(path))
+        self.truncation_checkpoints = TruncationCheckpoints(self.manager, self.run_blocking, lambda path, error: self.failures.append(path))
 
     def open(self) -> LogManager:
         disk = SYSTEM_DISK if self.disk is None else self.disk.boot()
@@ -73,9 +73,9 @@ class Place:
 
     async def lower(self, offset: int = CUT_AT) -> None:
         """Do what has to be done before the log is cut there."""
-        assert not self.log_cuts.may_truncate(self.log, offset)
+        assert not self.truncation_checkpoints.may_truncate(self.log, offset)
         await self.run_waiting()
-        assert self.log_cuts.may_truncate(self.log, offset)
+        assert self.truncation_checkpoints.may_truncate(self.log, offset)
 
     def take_checkpoint(self) -> CheckpointWork:
         (work,) = self.manager.take_checkpoints()
@@ -178,7 +178,7 @@ async def test_a_recovery_point_that_was_taken_before_does_not_come_back(place: 
 
 
 async def test_a_checkpoint_between_lowering_and_cut_is_lowered_too(place: Place) -> None:
-    assert not place.log_cuts.may_truncate(place.log, CUT_AT)
+    assert not place.truncation_checkpoints.may_truncate(place.log, CUT_AT)
     await place.run_waiting()
     place.take_checkpoint().run()
 
@@ -193,8 +193,8 @@ async def test_a_cut_that_no_checkpoint_knows_of_waits_for_nothing(place: Place)
     put(place.log, ("b", "1"))
     place.log.flush()
 
-    assert place.log_cuts.may_truncate(place.log, RECORDS + 1)
-    assert place.log_cuts.may_truncate(place.log, RECORDS)
+    assert place.truncation_checkpoints.may_truncate(place.log, RECORDS + 1)
+    assert place.truncation_checkpoints.may_truncate(place.log, RECORDS)
     assert not place.waiting
 
 
@@ -221,17 +221,17 @@ async def test_cuts_of_many_logs_wait_for_two_writes(place: Place) -> None:
         log.flush()
     place.take_checkpoint().run()
 
-    asked = [place.log_cuts.may_truncate(log, 0) for log in others]
+    asked = [place.truncation_checkpoints.may_truncate(log, 0) for log in others]
     writes_count = await place.run_waiting()
 
     assert not any(asked)
     assert writes_count == 2
-    assert all(place.log_cuts.may_truncate(log, 0) for log in others)
+    assert all(place.truncation_checkpoints.may_truncate(log, 0) for log in others)
 
 
 async def test_a_process_without_descriptors_asks_again(place: Place) -> None:
     """No disk is at fault, and nothing was lowered."""
-    assert not place.log_cuts.may_truncate(place.log, CUT_AT)
+    assert not place.truncation_checkpoints.may_truncate(place.log, CUT_AT)
     shortage = StorageError("no", path=place.directory)
     shortage.__cause__ = OSError(errno.EMFILE, "Too many open files")
     place.waiting.pop()[1].set_exception(shortage)
@@ -246,10 +246,10 @@ async def test_a_process_without_descriptors_asks_again(place: Place) -> None:
 async def test_what_comes_after_a_truncation_is_dirty_after_a_kill(compacted: Place) -> None:
     assert compacted.log.clean_end_offset == RECORDS
 
-    assert not compacted.log_cuts.may_truncate(compacted.log, CUT_AT)
-    assert not compacted.log_cuts.may_truncate(compacted.log, CUT_AT)
+    assert not compacted.truncation_checkpoints.may_truncate(compacted.log, CUT_AT)
+    assert not compacted.truncation_checkpoints.may_truncate(compacted.log, CUT_AT)
     await compacted.run_waiting()
-    assert compacted.log_cuts.may_truncate(compacted.log, CUT_AT)
+    assert compacted.truncation_checkpoints.may_truncate(compacted.log, CUT_AT)
     compacted.cut_and_grow()
 
     assert compacted.log.clean_end_offset is not None and compacted.log.clean_end_offset <= CUT_AT
@@ -262,7 +262,7 @@ async def test_a_checkpoint_that_was_taken_before_does_not_bring_it_back(compact
     compacted.log.clean_end_offset = RECORDS - 1  # so that the checkpoint is written
     older = compacted.take_checkpoint()
 
-    assert not compacted.log_cuts.may_truncate(compacted.log, CUT_AT)
+    assert not compacted.truncation_checkpoints.may_truncate(compacted.log, CUT_AT)
     await compacted.run_waiting()
     older.run()
     compacted.cut_and_grow()
@@ -271,7 +271,7 @@ async def test_a_checkpoint_that_was_taken_before_does_not_bring_it_back(compact
 
 
 async def test_a_later_checkpoint_names_the_lower_clean_end(compacted: Place) -> None:
-    assert not compacted.log_cuts.may_truncate(compacted.log, CUT_AT)
+    assert not compacted.truncation_checkpoints.may_truncate(compacted.log, CUT_AT)
     await compacted.run_waiting()
     compacted.cut_and_grow()
     clean_end = compacted.log.clean_end_offset
@@ -282,25 +282,25 @@ async def test_a_later_checkpoint_names_the_lower_clean_end(compacted: Place) ->
 
 
 async def test_what_became_clean_meanwhile_falls_again(compacted: Place) -> None:
-    assert not compacted.log_cuts.may_truncate(compacted.log, CUT_AT)
+    assert not compacted.truncation_checkpoints.may_truncate(compacted.log, CUT_AT)
     compacted.log.clean_end_offset = RECORDS  # a compaction has ended
     await compacted.run_waiting()
 
-    assert not compacted.log_cuts.may_truncate(compacted.log, CUT_AT)
+    assert not compacted.truncation_checkpoints.may_truncate(compacted.log, CUT_AT)
     await compacted.run_waiting()
 
-    assert compacted.log_cuts.may_truncate(compacted.log, CUT_AT)
+    assert compacted.truncation_checkpoints.may_truncate(compacted.log, CUT_AT)
 
 
 async def test_above_the_clean_end_a_log_is_cut_at_once(compacted: Place) -> None:
     put(compacted.log, ("a", "1"), ("b", "1"))
 
-    assert compacted.log_cuts.may_truncate(compacted.log, RECORDS)
+    assert compacted.truncation_checkpoints.may_truncate(compacted.log, RECORDS)
     assert not compacted.waiting
 
 
 async def test_a_disk_that_fails_is_told(compacted: Place) -> None:
-    assert not compacted.log_cuts.may_truncate(compacted.log, CUT_AT)
+    assert not compacted.truncation_checkpoints.may_truncate(compacted.log, CUT_AT)
 
     compacted.waiting[0][1].set_exception(StorageError("no", path=compacted.directory))
     await asyncio.sleep(0)

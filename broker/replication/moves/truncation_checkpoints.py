@@ -1,4 +1,4 @@
-"""LogCuts: no checkpoint names what lies beyond a cut of a log, even if a crash follows the cut.
+"""TruncationCheckpoints: no checkpoint names what lies beyond a cut of a log, even if a crash follows the cut.
 
 Checkpoints say how far a log is durable, committed, clean and deleted, and are written now and then. If a log is cut below that and
 grows past it again before the next checkpoint, a crash would take its new records for the old ones: recovery would not look at them,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from storage.log_manager import LogManager
 
 
-class LogCuts:
+class TruncationCheckpoints:
     """See the module's docstring. `on_failure` is told of a disk that fails."""
 
     def __init__(self, log_manager: LogManager, run_blocking: RunBlocking, on_failure: Callable[[Path, StorageError], None]) -> None:

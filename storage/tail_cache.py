@@ -9,7 +9,7 @@ TAIL_SIZE_MAX = 4 * 1024
 """Bytes. The followers of ten thousand partitions may be away at once, until they have left the ISRs."""
 
 
-class KeptTail:
+class TailCache:
     """See the module's docstring."""
 
     __slots__ = ("_offset", "_records")
