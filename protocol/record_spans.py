@@ -24,6 +24,11 @@ _COMMON_HEAD = struct.Struct(">BBxBBB")
 """A record's size, attributes, timestamp delta, offset delta and key's size, where the varint of the size is two bytes and each other one:
 one call instead of six looks."""
 
+_COMMON_LATER_HEAD = struct.Struct(">BBxBBBB")
+"""The same from a batch's 64th record on, whose offset delta is of two bytes."""
+
+_LATER_PLACE, _LATER_PLACES_END = 64, 8192
+
 
 def iterate_spans(payload: Buffer, records_count: int, skipped: Iterable[int] | None = None) -> Iterator[RecordSpan]:
     """Yields the records in a batch's uncompressed payload; the positions are in `payload`. Keys are copies.
@@ -145,15 +150,29 @@ def list_keys(payload: Buffer, records_count: int) -> tuple[list[bytes | None], 
 def _list_common_keys(data: bytes, records_count: int, keys: list[bytes | None]) -> int:
     """Add to `keys` those of the first records, as far as each lies at its place and has a common head; returns where the next begins."""
     position, unpack = 0, _COMMON_HEAD.unpack_from
-    for place in range(records_count):
+    for place in range(min(records_count, _LATER_PLACE)):
         low, high, timestamp, offset_delta, key_size = unpack(data, position)
-        if low & 0x81 != 0x80 or (high | timestamp | key_size) >= 0x80 or key_size & 1 or not offset_delta == place + place < 0x80:
-            break
-        key_start = position + _COMMON_HEAD.size
+        if low & 0x81 != 0x80 or (high | timestamp | key_size) >= 0x80 or key_size & 1 or offset_delta != place + place:
+            return position
+        key_start = position + 6
         end = position + 2 + (low >> 1 & 0x3F | high << 6)
         key_end = key_start + (key_size >> 1)
         if key_end > end:
-            break  # which is refused there
+            return position  # which is refused there
+        keys.append(data[key_start:key_end])
+        position = end
+    unpack = _COMMON_LATER_HEAD.unpack_from
+    for place in range(_LATER_PLACE, min(records_count, _LATER_PLACES_END)):
+        low, high, timestamp, delta_low, delta_high, key_size = unpack(data, position)
+        if low & 0x81 != 0x80 or (high | timestamp | key_size) >= 0x80 or key_size & 1:
+            return position
+        if delta_low & 0x80 == 0 or delta_high >= 0x80 or delta_low & 0x7F | delta_high << 7 != place + place:
+            return position
+        key_start = position + 7
+        end = position + 2 + (low >> 1 & 0x3F | high << 6)
+        key_end = key_start + (key_size >> 1)
+        if key_end > end:
+            return position
         keys.append(data[key_start:key_end])
         position = end
     return position

@@ -70,6 +70,28 @@ def test_keys_agree_with_the_decoder(seed: int, sizes: tuple[int, ...]) -> None:
     assert list_keys(payload, 150) == ([record.key for record in records], None)
 
 
+@pytest.mark.parametrize("count", [63, 64, 65, 128, 8_191, 8_192, 8_193])
+@pytest.mark.parametrize("odd", [None, 30, 70])
+def test_keys_of_like_records_agree_with_the_decoder_at_every_size_of_the_offset_delta(count: int, odd: int | None) -> None:
+    """Such heads are read with one call each, up to the first that is another one's."""
+    values = [b"v" * (5_000 if place == odd else 100) for place in range(count)]
+    records = [SimpleRecord(b"key-%d" % place, value + value[: place % 7], (), NOW_MS) for place, value in enumerate(values)]
+    payload = bytes(build_batch(records))[HEADER_SIZE:]
+
+    assert list_keys(payload, count) == ([record.key for record in records], None)
+
+
+def test_a_later_record_out_of_its_place_is_told() -> None:
+    payload = bytearray(build_batch([SimpleRecord(b"key", b"v" * 100, (), NOW_MS) for _ in range(200)])[HEADER_SIZE:])
+    spans = list(iterate_spans(payload, 200))
+    payload[spans[150][1]] += 2  # its offset delta is 151 now
+
+    keys, deltas = list_keys(payload, 200)
+
+    assert keys == [b"key"] * 200
+    assert deltas == [*range(150), 151, *range(151, 200)]
+
+
 def test_offsets_that_are_not_the_records_places_are_told() -> None:
     batches = [bytes(build_batch([SimpleRecord(b"key%d" % index, b"v" * 100, (), NOW_MS) for index in range(6)]))[HEADER_SIZE:]] * 2
     first, second = (list(iterate_spans(batch, 6)) for batch in batches)
