@@ -72,7 +72,7 @@ class ClusterWorld(World):
         draw = random.Random(f"{seed}:trimmed")
         self.trimmed = TrimmedTopic(draw) if draw.random() < self.TRIMMED_SHARE else None
         self.shape = self._draw_shape(random.Random(f"{seed}:shape"))
-        self._silence_ms = SILENCE_MS if random.Random(f"{seed}:watch").random() < self.SILENCE_SHARE else 0
+        self._silence_ms = SILENCE_MS if random.Random(f"{seed}:silence 0").random() < self.SILENCE_SHARE else 0
         super().__init__(seed, keep_all=keep_all)
         if self.unclean is not None:
             self.history.lossy_topics.add(self.unclean.name)
