@@ -6,7 +6,6 @@ cut into pieces: the random ones are too small for that.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -23,28 +22,26 @@ from protocol.messages.fetch import FetchableTopicResponse, FetchPartition, Fetc
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from protocol.schema import Array, Field, Kind, Message, String, message, since
+from tests.support.turns import run
 from tests.wire.messages import ALL_MESSAGES, name_of, populated, present_fields, random_messages, versions_of
 
 MANY = 3 * ELEMENTS_PER_PIECE
 
 
-def run(work: Generator[None, None, Any]) -> tuple[Any, int]:
-    """What the work returns, and how many pieces it took."""
-    pieces = 1
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return end.value, pieces
-        pieces += 1
-
-
 @pytest.mark.parametrize("cls", ALL_MESSAGES, ids=name_of)
-def test_random_messages_are_the_same_both_ways(cls: type[Message]) -> None:
+def test_random_messages_are_the_same_both_ways_and_arrays_of_many_elements_go_in_pieces(cls: type[Message]) -> None:
     for version in versions_of(cls):
         encode_in_turns = chunks_encoder_in_turns(cls, version)
         for example in random_messages(cls, version):
             assert b"".join(run(encode_in_turns(example))[0]) == encode(example, version), (version, example)
+        if not (arrays := arrays_of(cls, version)):
+            continue
+        many = with_many_elements(cls, version, NUMBERS_PER_PIECE + 1 if all(map(is_numbers, arrays)) else MANY)
+
+        chunks, encoded_in = run(encode_in_turns(many))
+
+        assert b"".join(chunks) == encode(many, version), version
+        assert encoded_in > 1, version
 
 
 def with_many_elements(cls: type[Message], version: int, count: int) -> Any:
@@ -58,20 +55,6 @@ def with_many_elements(cls: type[Message], version: int, count: int) -> Any:
 
 def arrays_of(cls: type[Message], version: int) -> list[Field]:
     return [field for field in present_fields(cls, version) if field.type.kind is Kind.ARRAY]
-
-
-@pytest.mark.parametrize("cls", ALL_MESSAGES, ids=name_of)
-def test_arrays_of_many_elements_go_in_pieces(cls: type[Message]) -> None:
-    for version in versions_of(cls):
-        arrays = arrays_of(cls, version)
-        if not arrays:
-            continue
-        example = with_many_elements(cls, version, NUMBERS_PER_PIECE + 1 if all(map(is_numbers, arrays)) else MANY)
-
-        chunks, encoded_in = run(chunks_encoder_in_turns(cls, version)(example))
-
-        assert b"".join(chunks) == encode(example, version), version
-        assert encoded_in > 1, version
 
 
 def is_numbers(field: Field) -> bool:

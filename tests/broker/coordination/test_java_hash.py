@@ -22,13 +22,13 @@ def test_known_hashes():
     assert [positive_java_hash(text) for text in ("", "a", "polygenelubricants")] == [0, 97, 0]
 
 
-@pytest.mark.parametrize("length", [1, 99, 100, 101, 1023, 1024, 1025, 2048, 5000])
-@pytest.mark.parametrize("letters", ["k", "aZ0-._", "äöü", "€\uffff\u0000", "😀x", "\ud800\udfff"])
-def test_every_length_and_alphabet_hashes_as_defined(length: int, letters: str):
-    random_source = random.Random(length)
-    text = "".join(random_source.choice(letters) for _ in range(length))
+@pytest.mark.parametrize("letters", ["aZ0-._", "äöü", "€\uffff\u0000", "😀x", "\ud800\udfff"])
+def test_every_alphabet_hashes_as_defined(letters: str):
+    random_source = random.Random(1)
+    for length in (1, CACHED_LENGTH_MAX, CACHED_LENGTH_MAX + 1):
+        text = "".join(random_source.choice(letters) for _ in range(length))
 
-    assert positive_java_hash(text) == _plain_hash(text)
+        assert positive_java_hash(text) == _plain_hash(text)
 
 
 def test_long_ids_are_not_remembered():

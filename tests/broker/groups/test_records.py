@@ -80,10 +80,10 @@ def test_malformed_key_is_refused(key: bytes | None):
         GROUP_RECORDS.decode(key, None)
 
 
-@pytest.mark.parametrize("size", range(len(STABLE_GROUP)))
-def test_cut_value_is_refused(size: int):
-    with pytest.raises(DecodeError):
-        GROUP_RECORDS.decode(GROUP_KEY, STABLE_GROUP[:size])
+def test_cut_value_is_refused():
+    for size in range(len(STABLE_GROUP)):
+        with pytest.raises(DecodeError):
+            GROUP_RECORDS.decode(GROUP_KEY, STABLE_GROUP[:size])
 
 
 def test_group_tombstone_is_read():

@@ -14,7 +14,7 @@ from broker.loop.deferred import Deferred
 from broker.replication.fetch import fetch_session_cache
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchResponse, FetchTopic, ForgottenTopic
+from protocol.messages.fetch import FetchResponse, FetchTopic
 from storage.page_cache import ColdRead
 from tests.broker.handlers.produce_fetch.test_fetch import Client, parts, topic
 from tests.broker.loop.turn_loop import TurnLoop
@@ -65,8 +65,8 @@ def world(tmp_path: Path) -> World:
     return world
 
 
-def everything(offset: int = 0, **fields: Any) -> FetchTopic:
-    return topic("a", *((index, offset) for index in range(MANY)), **fields)
+def everything() -> FetchTopic:
+    return topic("a", *((index, 0) for index in range(MANY)))
 
 
 def indexes(response: FetchResponse) -> list[int]:
@@ -86,28 +86,6 @@ def test_every_partition_is_answered_in_the_requests_order(world: World) -> None
     assert values(parts(response)[7].records) == ["x"]
 
 
-def test_partition_named_twice_is_read_as_it_is_named_last_in_its_first_place(world: World) -> None:
-    world.produce("a", batch("0"), index=3)
-    world.produce("a", batch("1"), index=3)
-
-    response = TurnsClient(world).all(everything(), topic("a", (3, 1)))
-
-    assert indexes(response) == list(range(MANY))
-    assert values(parts(response)[3].records) == ["1"]
-
-
-def test_limits_of_the_request_hold_over_all_turns(world: World) -> None:
-    for index in range(MANY):
-        world.produce("a", batch("x"), index=index)
-    size = len(batch("x"))
-
-    response = TurnsClient(world).all(everything(), max_bytes=5 * size)
-    smaller_than_a_batch = TurnsClient(world).all(everything(), max_bytes=1)
-
-    assert sum(1 for part in parts(response) if part.records) == 5
-    assert [index for index, part in enumerate(parts(smaller_than_a_batch)) if part.records] == [0]
-
-
 def test_each_partition_is_read_as_it_is_at_its_turn(world: World) -> None:
     client = TurnsClient(world, version=10)  # consumers since v11 may read from followers
     answer = client.begin(everything())
@@ -120,24 +98,24 @@ def test_each_partition_is_read_as_it_is_at_its_turn(world: World) -> None:
     assert parts(response)[-2].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-@pytest.mark.parametrize("turns_before", range(10))
-def test_a_connection_that_closes_gives_the_segments_back(world: World, tmp_path: Path, turns_before: int) -> None:
+def test_a_connection_that_closes_gives_the_segments_back(world: World, tmp_path: Path) -> None:
     for index in range(MANY):
         world.produce("a", batch("x"), index=index)
     client = TurnsClient(world)
-    answer = client.begin(everything())
-    for _ in range(turns_before):
-        client.loop.turn()
-    assert not answer.is_done
 
-    answer.abandon()
+    for turns_before in range(10):
+        answer = client.begin(everything())
+        for _ in range(turns_before):
+            client.loop.turn()
+        assert not answer.is_done, turns_before
+        answer.abandon()
+        client.loop.run()
+        assert len(client.loop.turns) == 0, turns_before
     for partition in world.replica_manager.partitions():
         partition.log.close()
 
     open_files = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")]
     assert [path for path in open_files if path.startswith(str(tmp_path))] == []
-    client.loop.run()
-    assert len(client.loop.turns) == 0
 
 
 def test_others_are_served_while_a_thread_brings_in_what_one_partition_needs(
@@ -169,43 +147,19 @@ def test_others_are_served_while_a_thread_brings_in_what_one_partition_needs(
 
 
 @pytest.mark.parametrize("min_bytes", [1, 2])
-def test_a_fetch_of_many_waits_until_one_has_something(world: World, min_bytes: int) -> None:
-    client = TurnsClient(world)
-    answer = client.begin(everything(), max_wait_ms=500, min_bytes=min_bytes)
-    client.loop.run()
-    assert not answer.is_done
-
-    world.produce("a", batch("x"), index=9)
-    response = client.finish(answer)
-
-    assert [index for index, part in enumerate(parts(response)) if part.records] == [9]
-    assert (world.clock.pending_timers, world.replica_manager.fetch_purgatory.size) == ([], 0)
-
-
-def test_a_fetch_of_many_ends_at_its_timeout(world: World) -> None:
-    client = TurnsClient(world)
-    answer = client.begin(everything(), max_wait_ms=500)
-    client.loop.run()
-
-    world.clock.advance(500)
-    response = client.finish(answer)
-
-    assert indexes(response) == list(range(MANY))
-    assert not any(part.records for part in parts(response))
-
-
-@pytest.mark.parametrize("min_bytes", [1, 2])
 @pytest.mark.parametrize("index", [0, MANY - 1])
-@pytest.mark.parametrize("turns_before", range(1, 12))
-def test_a_change_between_any_two_turns_is_not_missed(world: World, index: int, turns_before: int, min_bytes: int) -> None:
-    client = TurnsClient(world)
-    answer = client.begin(everything(), max_wait_ms=500, min_bytes=min_bytes)
-    for _ in range(turns_before):
-        client.loop.turn()
+def test_a_change_between_any_two_turns_is_not_missed(world: World, index: int, min_bytes: int) -> None:
+    for turns_before in range(1, 12):
+        client = TurnsClient(world)
+        end_offsets = [(each, turns_before - 1 if each == index else 0) for each in range(MANY)]
+        answer = client.begin(topic("a", *end_offsets), max_wait_ms=500, min_bytes=min_bytes)
+        for _ in range(turns_before):
+            client.loop.turn()
 
-    world.produce("a", batch("x"), index=index)
+        world.produce("a", batch(f"{turns_before}"), index=index)
 
-    assert values(parts(client.finish(answer))[index].records) == ["x"]
+        assert values(parts(client.finish(answer))[index].records) == [f"{turns_before}"]
+    assert (world.clock.pending_timers, world.replica_manager.fetch_purgatory.size) == ([], 0)
 
 
 def test_a_connection_that_closes_takes_its_wait_away(world: World) -> None:
@@ -230,41 +184,17 @@ def begin_session(client: TurnsClient) -> int:
     return response.session_id
 
 
-def test_a_session_of_many_tells_what_is_new(world: World) -> None:
-    client = TurnsClient(world)
-    session_id = begin_session(client)
-    first = client.all(session_id=session_id, session_epoch=1)
+def test_a_sessions_wait_misses_no_change_between_any_two_turns(world: World) -> None:
+    for turns_before in range(1, 12):
+        client = TurnsClient(world)
+        session_id = client.all(topic("a", (0, turns_before - 1), *((index, 0) for index in range(1, MANY))), session_epoch=0).session_id
+        answer = client.begin(session_id=session_id, session_epoch=1, max_wait_ms=500, min_bytes=2)
+        for _ in range(turns_before):
+            client.loop.turn()
 
-    world.produce("a", batch("x"), index=9)
-    news = client.fetch(session_id=session_id, session_epoch=2)
+        world.produce("a", batch("x"), index=0)
 
-    assert parts(first) == []
-    assert indexes(news) == [9]
-
-
-def test_a_session_of_many_that_all_changed_is_read_in_turns(world: World) -> None:
-    client = TurnsClient(world)
-    session_id = begin_session(client)
-    client.all(session_id=session_id, session_epoch=1)
-    for index in range(MANY):
-        world.produce("a", batch("x"), index=index)
-
-    response = client.all(session_id=session_id, session_epoch=2)
-
-    assert sorted(indexes(response)) == list(range(MANY))
-
-
-@pytest.mark.parametrize("turns_before", range(1, 12))
-def test_a_sessions_wait_misses_no_change_between_any_two_turns(world: World, turns_before: int) -> None:
-    client = TurnsClient(world)
-    session_id = begin_session(client)
-    answer = client.begin(session_id=session_id, session_epoch=1, max_wait_ms=500, min_bytes=2)
-    for _ in range(turns_before):
-        client.loop.turn()
-
-    world.produce("a", batch("x"), index=0)
-
-    assert indexes(client.finish(answer)) == [0]
+        assert indexes(client.finish(answer)) == [0], turns_before
 
 
 def test_a_wait_within_a_session_that_ends_with_many_changes_is_read_in_turns(world: World) -> None:
@@ -281,32 +211,6 @@ def test_a_wait_within_a_session_that_ends_with_many_changes_is_read_in_turns(wo
     assert sorted(indexes(client.finish(waiting))) == list(range(MANY))
 
 
-def test_a_request_may_add_and_forget_many(world: World) -> None:
-    world.create_topic("b", partitions=MANY)
-    client = TurnsClient(world)
-    session_id = client.fetch(topic("b", (0, 0)), session_epoch=0).session_id
-
-    added = client.all(everything(), session_id=session_id, session_epoch=1)
-    gone = ForgottenTopic(topic="a", partitions=list(range(MANY)))
-    client.fetch(session_id=session_id, session_epoch=2, forgotten_topics_data=[gone])
-
-    session = client.sessions.find(session_id)
-    assert added.error_code == ErrorCode.NONE
-    assert session is not None
-    assert [target.topic for target in session.targets.values()] == ["b"]
-    assert not any(partition.sessions for partition in world.replica_manager.partitions() if partition.topic == "a")
-
-
-def test_a_session_that_has_nothing_left_ends(world: World) -> None:
-    client = TurnsClient(world)
-    session_id = begin_session(client)
-    gone = ForgottenTopic(topic="a", partitions=list(range(MANY)))
-
-    client.fetch(session_id=session_id, session_epoch=1, forgotten_topics_data=[gone])
-
-    assert client.sessions.find(session_id) is None
-
-
 def test_a_later_request_of_the_session_ends_the_one_that_is_under_way(world: World) -> None:
     client = TurnsClient(world)
     session_id = begin_session(client)
@@ -318,25 +222,18 @@ def test_a_later_request_of_the_session_ends_the_one_that_is_under_way(world: Wo
     assert client.finish(overtaken).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-@pytest.mark.parametrize("turns_before", range(1, 12))
-def test_a_session_that_ends_meanwhile_is_watched_by_nobody(world: World, turns_before: int) -> None:
-    client = TurnsClient(world)
-    session_id = begin_session(client)
-    answer = client.begin(session_id=session_id, session_epoch=1)
-    for _ in range(turns_before):
-        client.loop.turn()
+def test_a_session_that_ends_meanwhile_is_watched_by_nobody(world: World) -> None:
+    for turns_before in range(1, 12):
+        client = TurnsClient(world)
+        session_id = begin_session(client)
+        answer = client.begin(session_id=session_id, session_epoch=1)
+        for _ in range(turns_before):
+            client.loop.turn()
 
-    client.fetch(session_id=session_id, session_epoch=-1)
-    client.finish(answer)
+        client.fetch(session_id=session_id, session_epoch=-1)
+        client.finish(answer)
 
-    assert not any(partition.sessions for partition in world.replica_manager.partitions())
-
-
-@pytest.mark.parametrize(("session_id", "epoch", "code"), [(5, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)])
-def test_errors_of_the_session_are_told(world: World, session_id: int, epoch: int, code: ErrorCode) -> None:
-    response = TurnsClient(world).all(everything(), session_id=session_id, session_epoch=epoch)
-
-    assert (response.error_code, response.responses) == (code, [])
+        assert not any(partition.sessions for partition in world.replica_manager.partitions()), turns_before
 
 
 def test_a_session_that_grows_in_turns_beyond_the_room_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,20 +245,3 @@ def test_a_session_that_grows_in_turns_beyond_the_room_ends(world: World, monkey
 
     assert (response.error_code, response.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
     assert not any(partition.sessions for partition in world.replica_manager.partitions())
-
-
-def test_a_session_keeps_no_deleted_partitions_alive(world: World) -> None:
-    """Its client may never come back."""
-    client = TurnsClient(world)
-    session_id = client.all(everything(), session_epoch=0).session_id
-    client.all(everything(), session_id=session_id, session_epoch=1)
-    client.fetch(session_id=session_id, session_epoch=2)
-    partition = world.partition("a", 3)
-    (session,) = partition.sessions
-
-    world.delete_topic("a")
-
-    assert not partition.sessions
-    assert not session.watched
-    response = client.all(session_id=session_id, session_epoch=3)
-    assert {part.error_code for part in parts(response)} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
