@@ -1,9 +1,10 @@
-"""Checks of records that take long, outside this process: batches to be decompressed, walked or compressed anew before their append.
+"""Checks of records in the worker process, where a check takes long: batches that are decompressed, walked or compressed again before they
+are appended.
 
-A kilobyte can decompress to 30 MB, and a batch hold a million records: done here, one client would stop all others. The worker checks
-them in turns (broker/worker/lines.py); a check is taken for short by its header. The append itself follows on the loop, with no await
-between its leader check and its end. The pipeline starts nothing behind a request that is checked, so a connection has one at a time, and
-the worker's lines are fair by connection.
+A kilobyte can decompress to 30 MB, and a batch can hold a million records. If this process checked them, one client would stop all others.
+The worker has one queue for short checks and one for long ones (broker/worker/lines.py); the batch header decides which. The append follows
+on the loop, without an await between the leader check and its end. The pipeline starts no request while an earlier one of the same
+connection is checked, so each connection has one check at a time, and the queues are fair between connections.
 
 Owner: the produce handler.
 """
@@ -56,8 +57,8 @@ class BatchPreparer:
         return not self._copied_bytes or self._copied_bytes + _size_of_copies(entries) <= COPIED_BYTES_MAX
 
     def prepare(self, entries: Sequence[AppendEntry], *, now_ms: int, is_zstd_allowed: bool) -> Deferred:
-        """A Deferred of what may be appended once the records are checked (also refused batches: the append returns the error), or of an
-        exception that nobody foresaw. Abandoned, it withdraws the request."""
+        """Returns a Deferred of the entries to append, completed once their records are checked. Refused batches are among them: their
+        append returns the error. An unexpected exception fails the Deferred. Abandoning the Deferred withdraws the request."""
         kept: list[AppendEntry] = [(result, partition, keep(records)) for result, partition, records in entries]  # type: ignore[arg-type]
         work = _Preparation(kept, now_ms, is_zstd_allowed, _size_of_copies(entries), Deferred())
         self._copied_bytes += work.copied_bytes
@@ -65,7 +66,7 @@ class BatchPreparer:
         return work.answer
 
     def _submit(self, work: _Preparation, configs: list[LogConfig | None]) -> None:
-        """Have the entries checked that have a config."""
+        """Submit those entries to the worker that have a config."""
         kept, answer = work.entries, work.answer
         batches: list[memoryview] = [entry[2] for entry, config in zip(kept, configs, strict=True) if config is not None]  # type: ignore[misc]
         checks = BatchChecks([config for config in configs if config is not None], work.now_ms, work.is_zstd_allowed)
@@ -93,7 +94,7 @@ class BatchPreparer:
 
 
 def is_check_long(entry: AppendEntry) -> bool:
-    """Whether the check of its records is the worker's. What is not here yet, or not any more, is refused by the append."""
+    """Whether the worker has to check its records. False for a partition that is not hosted here: the append refuses it."""
     _, partition, records = entry
     if partition is None:
         return False
@@ -118,7 +119,8 @@ def _size_of_copies(entries: Sequence[AppendEntry]) -> int:
 
 
 def _is_short(entries: list[AppendEntry], configs: list[LogConfig | None]) -> bool:
-    """By what the headers say: a false count ends a check early, and more bytes than expected send it to the long line."""
+    """Judged by the headers. A false count ends a check early, and a check that meets more bytes than expected moves to the queue of
+    long ones."""
     records_count = size_bytes = 0
     for (_, _, records), config in zip(entries, configs, strict=True):
         if config is not None and len(records) >= HEADER_SIZE:

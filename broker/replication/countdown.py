@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 
 def countdown(count: int, callback: Callable[[], None]) -> Callable[[], None]:
-    """A function whose call number `count` calls `callback`; it is called now when there is nothing to wait for."""
+    """Returns a function that calls `callback` when it is called for the `count`-th time. With a count of 0, `callback` is called now."""
     left = count
     if left == 0:
         callback()
 
-    def note_end() -> None:
+    def count_down() -> None:
         nonlocal left
         left -= 1
         if left == 0:
             callback()
 
-    return note_end
+    return count_down

@@ -1,6 +1,7 @@
-"""DelayedDeleteRecords: a deletion that the leader has made and that waits for the other replicas to begin as late.
+"""DelayedDeleteRecords: a deletion that the leader has made and that waits until the other replicas begin at its offset too.
 
-Each partition is finished on its own, for good, once its low watermark is there or it is led elsewhere; the answer leaves when all are.
+Each partition is finished once its low watermark has reached the offset, or once another broker leads it. The answer is sent when all
+partitions are finished.
 
 Source: org.apache.kafka.server.purgatory.DelayedDeleteRecords, kafka.server.ReplicaManager.deleteRecords.
 """
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PendingDeletion:
-    """One partition's part: its log is to begin at `required_offset` everywhere, and this becomes its answer."""
+    """One partition of the request: its replicas have to begin at `required_offset` or later. This object becomes its answer."""
 
     __slots__ = ("required_offset", "result")
 
@@ -47,7 +48,7 @@ class DelayedDeleteRecords(DelayedOperation):
         return not self.pending
 
     def on_expire(self) -> None:
-        """What is not everywhere yet times out, beside the low watermark of the beginning."""
+        """Partitions that are still pending are answered with REQUEST_TIMED_OUT and the low watermark that they had at the start."""
         for deletion in self.pending.values():
             deletion.result.error_code = ErrorCode.REQUEST_TIMED_OUT
         self.pending.clear()

@@ -1,7 +1,7 @@
-"""DelayedProduce: a produce whose records are in the log but not yet where its acks want them.
+"""DelayedProduce: a produce whose records are in the log and which waits for its acks.
 
-With acks=all it waits for the high watermark; with flush.messages=1 and acks=1 for the leader's disk. Each partition is
-finished on its own, for good, at the first event that decides it; the answer leaves when all are.
+With acks=all it waits for the high watermark; with flush.messages=1 and acks=1 for the leader's disk. Each partition is finished by the
+first event that decides it. The answer is sent when all partitions are finished.
 
 Source: kafka.server.DelayedProduce.
 """
@@ -24,8 +24,8 @@ UNKNOWN_OFFSET = -1
 
 
 class PartitionAppendResult:
-    """What became of one partition of a produce. On an error the offsets and times are -1, as in Kafka's answer; the log start
-    offset is returned beside errors about the records."""
+    """The result of one partition of a produce. On an error the offsets and times are -1, as in Kafka's answer; errors about the records
+    carry the log start offset as well."""
 
     __slots__ = (
         "base_offset",
@@ -104,7 +104,8 @@ class DelayedProduce(DelayedOperation):
 
 
 def find_ack_error(partition: Partition, required_offset: int) -> ErrorCode | None:
-    """The answer to a produce with acks=all that ends at `required_offset` (exclusive), None while it has to wait.
+    """Returns the error code that answers a produce with acks=all whose records end at `required_offset` (exclusive); None while it has to
+    wait.
 
     The ISR is counted with changes in flight, as the high watermark is (Kafka's checkEnoughReplicasReachOffset)."""
     if partition.role is not LEADER:
@@ -117,7 +118,7 @@ def find_ack_error(partition: Partition, required_offset: int) -> ErrorCode | No
 
 
 def find_flush_error(partition: Partition, required_offset: int) -> ErrorCode | None:
-    """The same for acks=1 on a topic with flush.messages=1: it waits for the leader's own disk alone."""
+    """As `find_ack_error`, for acks=1 on a topic with flush.messages=1: it waits for the leader's own disk alone."""
     if partition.role is not LEADER:
         return partition.absence_error()
     if partition.waits_for_flush and partition.log.durable_end_offset < required_offset:

@@ -1,12 +1,14 @@
-"""Group commit: one committer for each log directory makes what was appended there durable, off the loop.
+"""Group commit: one committer for each log directory makes its appended records durable, off the loop.
 
-Appends ask for a flush and do not wait. While one round of synchronising runs in a thread, further requests gather; the next round
-takes them all, but thousands of logs take several rounds: each log costs the loop some microseconds. So the cost of an fsync is
-shared by all requests that wait for it, and at most one round per directory is in flight. A round of many files is one syncfs
-instead: 200 dirty files take 1.3 ms that way and 24.5 ms one by one.
+Appends ask for a flush and do not wait. While one round of fsyncs runs in a thread, further requests gather, and the next round takes them
+all. Thousands of logs take several rounds, because each log costs the loop some microseconds. So all requests that wait share one fsync,
+and at most one round per directory is in flight. A round of many files is one syncfs: 200 dirty files take 1.3 ms that way and 24.5 ms one
+by one.
 
 Invariant: a log whose flush was requested is dirty here, or in the round that runs, until `on_flushed` was called for it.
-A failed round is final: the kernel may have dropped the pages that it could not write, so a second fsync would lie.
+
+A failed round is not repeated: the kernel may have dropped the pages that it could not write, so a second fsync would succeed without
+having written them.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ SYNC_FILES_MAX = 4  # dirty files of one round up to which fdatasync each is che
 
 
 class _LogFlush(NamedTuple):
-    """A partition of a round, and the log that it had at the round's begin."""
+    """A partition of a round, and its log at the start of the round."""
 
     partition: Partition
     log: Log
@@ -42,7 +44,7 @@ class _LogFlush(NamedTuple):
 
 
 class _Waiter:
-    """Who waits for all that is dirty now: the first `partitions_count` in the order of their rounds."""
+    """A callback that waits until the first `partitions_count` dirty partitions are flushed, in the order of their rounds."""
 
     __slots__ = ("callback", "partitions_count")
 
@@ -72,7 +74,7 @@ class GroupCommitter:
         self._on_flushed = on_flushed
         self._on_failure = on_failure
         self._dirty: OrderedDict[Partition, None] = OrderedDict()  # in the order of their rounds
-        self._is_running = False  # a round, or the turn of the loop before the next one begins
+        self._is_running = False  # a round runs, or the next one begins in the next turn of the loop
         self._round_size = 0  # partitions
         self._is_failed = False
         self._waiting: list[_Waiter] = []
@@ -83,7 +85,7 @@ class GroupCommitter:
         self._dirty[partition] = None
 
     def start(self) -> None:
-        """Begin a round with what was added, unless one is running: its end begins the next."""
+        """Begin a round with the partitions that were added. If a round is running, its end begins the next one."""
         if not self._is_running and self._dirty:
             self._start_round()
 
@@ -107,7 +109,7 @@ class GroupCommitter:
         future.add_done_callback(lambda done: self._end_round(works, done))
 
     def _take_dirty(self) -> Collection[Partition]:
-        """The partitions of this round, those that have waited longest. Those that are left are not copied: they may be thousands."""
+        """Take the partitions of this round: those that have waited longest. The others, which may be thousands, are not copied."""
         dirty: Collection[Partition]
         if len(self._dirty) <= ROUND_PARTITIONS_MAX:
             dirty, self._dirty = self._dirty, OrderedDict()
@@ -126,7 +128,7 @@ class GroupCommitter:
             for partition in dirty:
                 log = partition.log
                 if self._is_failed or partition.is_deleted or partition.is_offline or log.log_dir != self._log_dir_name:
-                    continue  # the last: it has moved to another directory, whose committer was asked then
+                    continue  # in the last case it has moved, and the committer of its new directory was asked
                 work = log.take_flush()
                 if work is not None:
                     works.append(_LogFlush(partition, log, work))
@@ -146,7 +148,7 @@ class GroupCommitter:
         flushed: list[Partition] = []
         for partition, log, work in works:
             if partition.is_deleted or partition.is_offline or partition.log is not log:
-                work.release()  # its log was given up, or replaced, while the round ran
+                work.release()  # its log was deleted, or replaced, while the round ran
             else:
                 log.flushed(work)
                 flushed.append(partition)
@@ -155,7 +157,7 @@ class GroupCommitter:
     def _finish_round(self, flushed: Sequence[Partition] = ()) -> None:
         callbacks, self._after_this_round = self._after_this_round, []
         if self._round_size <= SMALL_ROUND_PARTITIONS_MAX:
-            self.start()  # before waking anyone: what they append next makes the round after it
+            self.start()  # before waking anyone: their next appends belong to the round after it
         else:
             self._is_running = True
             self._call_later(0, self._begin_next)
@@ -177,8 +179,8 @@ class GroupCommitter:
 
 
 def run_flushes(log_dir: Path, works: list[FlushWork]) -> None:
-    """Make the works durable; blocks. One syncfs, which takes new directory entries along, when they are many files; else file by
-    file. StorageError on any failure."""
+    """Make the works durable; blocks. Many files are made durable by one syncfs, which includes new directory entries; few are
+    synchronised one by one. StorageError on any failure."""
     files_count = sum(len(work.files) + len(work.paths) for work in works)
     disk = works[0].disk
     if files_count <= SYNC_FILES_MAX or not disk.can_syncfs():

@@ -1,7 +1,8 @@
-"""HostedPartitions: the partitions of this broker by name, and how one comes to be over its log.
+"""HostedPartitions: the partitions of this broker by name. It also creates each one over its log.
 
-Owns the Partition objects; the LogManager owns the logs. Which partitions are hosted here the metadata says: the BrokerMetadataPublisher
-alone adds and takes. Source: kafka.server.ReplicaManager's allPartitions, getPartitionOrError, getOrCreatePartition.
+Owns the Partition objects; the LogManager owns the logs. The metadata decides which partitions are hosted here: only the
+BrokerMetadataPublisher adds and removes them. Source: kafka.server.ReplicaManager's allPartitions, getPartitionOrError,
+getOrCreatePartition.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ log = logging.getLogger("barnabas.replication")
 class HostedPartitions:
     """See the module's docstring.
 
-    Hot paths read `topics` directly, to save a call; only this class changes it. `make_on_demand(topic, partition)` makes a partition that
-    the metadata knows and that waits to be made, or returns None. `on_disk_failure(directory, error)` is told when the disk of an open
-    log fails, `on_flush_due(partition)` when a leader with flush.messages=1 begins with records that are not durable: nothing of them would
-    be committed before the next append. `on_misplaced(topic_id, index, directory_id)` is told of a replica whose log is in another log
-    directory than the metadata say, by the id of that directory."""
+    Hot paths read `topics` directly, to save a call; only this class changes it.
+
+    `make_on_demand(topic, partition)` creates a partition that the metadata knows and that waits to be created, or returns None.
+    `on_disk_failure(directory, error)` is called when the disk of an open log fails. `on_flush_due(partition)` is called when a leader
+    with flush.messages=1 begins with records that are not durable: without a flush they would not be committed before the next append.
+    `on_misplaced(topic_id, index, directory_id)` is called for a replica whose log is in another log directory than the metadata says;
+    `directory_id` is that of the log."""
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class HostedPartitions:
     ) -> None:
         self.node_id = node_id
         self.topics: dict[str, dict[int, Partition]] = {}
-        self.is_loading = True  # until the partitions have come that were there before this start
+        self.is_loading = True  # until the partitions of before this start are hosted
         self._clock = clock
         self._metrics = metrics
         self._metadata = metadata
@@ -70,12 +73,12 @@ class HostedPartitions:
             yield from partitions.values()
 
     def each(self) -> Iterator[Partition]:
-        """The same for work in turns: partitions may come and go meanwhile. A topic costs as much as a partition."""
+        """As `__iter__`, but partitions may be added and removed while it is iterated, as a job in slices does."""
         for name in tuple(self.topics):
             yield from tuple(self.topics.get(name, {}).values())
 
     def find(self, topic: str, partition: int) -> Partition | None:
-        """The hosted partition, also while its log directory is offline; None while it waits to be made."""
+        """The hosted partition, also while its log directory is offline; None while it waits to be created."""
         partitions = self.topics.get(topic)
         return None if partitions is None else partitions.get(partition)
 
@@ -98,8 +101,8 @@ class HostedPartitions:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def host(self, change: PartitionChange) -> Partition | None:
-        """Have the partition lead or follow as `change` says; it is opened first if it is new here. None while it is offline, which
-        it is from now on if the disk fails."""
+        """Make the partition leader or follower as `change` says; a new one is opened first. Returns None if it is offline, also if its
+        disk fails now."""
         topic, index, image = change.topic, change.partition, change.image
         if (topic.name, index) in self._unopened:
             return None
@@ -125,7 +128,7 @@ class HostedPartitions:
             if opened is None:
                 self._unopened.add((topic.name, index))
                 if self._on_misplaced is not None and find_directory(image, self.node_id) == UNASSIGNED_DIRECTORY:
-                    # The controller cannot tell by a failed directory that this replica is away: others are to lead.
+                    # No failed directory tells the controller that this replica is offline. Other replicas have to lead.
                     self._on_misplaced(topic.topic_id, index, LOST_DIRECTORY)
             else:
                 self._on_disk_failure(opened.log.directory.parent, error)
@@ -133,25 +136,25 @@ class HostedPartitions:
             return None
 
     def _is_on_its_way(self, partition: Partition, directory_id: bytes) -> bool:
-        """Whether the partition moves to that directory: the metadata are told before its copy takes over (KIP-858)."""
+        """Whether the partition is moving to that directory: the metadata is updated before the copy takes over (KIP-858)."""
         future = self._log_manager.futures.find(partition.topic, partition.partition)
         return future is not None and self._log_manager.find_directory_id(future.log_dir) == directory_id
 
     def take(self, partition: Partition) -> None:
-        """It is hosted no more."""
+        """Remove the partition."""
         partitions = self.topics[partition.topic]
         del partitions[partition.partition]
         if not partitions:
             del self.topics[partition.topic]
 
     def take_topics(self, names: set[str]) -> list[Partition]:
-        """The topics are hosted no more; returns their partitions."""
+        """Remove the topics; returns their partitions."""
         self._unopened = {key for key in self._unopened if key[0] not in names}
         return [partition for name in names for partition in self.topics.pop(name, {}).values()]
 
     def _open(self, topic: str, index: int, topic_id: bytes, directory_id: bytes | None) -> Partition:
-        """A Partition over its log, which is made if this broker has none of that topic id yet, in that directory if it is online. The log
-        of a topic that had the same name before is set aside: Kafka refuses an inconsistent topic id."""
+        """Returns a Partition over its log. A log is created if this broker has none of that topic id, in that directory if it is
+        online. The log of an earlier topic of the same name is set aside; Kafka refuses an inconsistent topic id."""
         logs = self._log_manager
         partition_log = logs.find_log(topic, index)
         if partition_log is not None and not is_log_of(partition_log, topic_id):
@@ -159,10 +162,10 @@ class HostedPartitions:
             partition_log = None
         if partition_log is None:
             if self.is_loading and len(logs.online_directories) < len(logs.directories):
-                # Made anew in another directory it would answer with offsets from 0 and hide every acknowledged record.
+                # A new log in another directory would begin at offset 0 and hide every acknowledged record.
                 raise StorageError("its log may lie in a directory that is offline")
             partition_log = logs.create_log(topic, index, topic_id, self._metadata.log_config(topic), self._clock.now_ms(), directory_id)
-        from broker.replication.partition import Partition  # only now: a start without partitions does not need it
+        from broker.replication.partition import Partition  # late: a start without partitions does not need it
 
         partition = Partition(
             topic,
@@ -178,7 +181,8 @@ class HostedPartitions:
 
 
 def find_directory(image: PartitionImage, node_id: int) -> bytes | None:
-    """The id of the log directory that holds the node's replica, as the metadata say; None where they do not (before KIP-858)."""
+    """Returns the id of the log directory that holds the node's replica according to the metadata; None where it does not say (before
+    KIP-858)."""
     if len(image.directories) != len(image.replicas) or node_id not in image.replicas:
         return None
     return image.directories[image.replicas.index(node_id)]

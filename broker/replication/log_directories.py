@@ -1,6 +1,6 @@
-"""LogDirectories: what the partitions of one disk share, their fsyncs and its failure.
+"""LogDirectories: the group commit of each log directory, and the failure of one.
 
-Source: kafka.server.ReplicaManager.handleLogDirFailure; group commit has no counterpart, Kafka flushes inline.
+Source: kafka.server.ReplicaManager.handleLogDirFailure; group commit has no counterpart there: Kafka flushes inline.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger("barnabas.replication")
 class LogDirectories:
     """See the module's docstring.
 
-    `on_failure(directory, error)` is told once for each log directory that fails, after its partitions went offline."""
+    `on_failure(directory, error)` is called once for each log directory that fails, after its partitions went offline."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class LogDirectories:
             committer.when_flushed(note_flushed)
 
     def fail(self, path: Path | str, error: StorageError) -> None:
-        """The log directory at `path`, or the one that `path` lies in, is lost: its partitions answer KAFKA_STORAGE_ERROR from
-        now on, and requests that wait for them end. A second call for the same failure does nothing."""
+        """Take the log directory at `path`, or the one that contains `path`, offline. Its partitions answer KAFKA_STORAGE_ERROR from now
+        on, and requests that wait for them end. A second call for the same failure does nothing."""
         path = Path(path)
         if is_descriptor_shortage(error):
             log.error("out of descriptors dir=%s error=%s", path, error)

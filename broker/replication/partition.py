@@ -1,10 +1,9 @@
 """Partition: one replica of one partition on this broker, above its log (kafka.cluster.Partition).
 
-Owns who leads and in which epoch. `in_sync` owns what a leader knows of the other replicas, the log the bytes and the offsets.
+It owns the role and the leader epoch. `in_sync` owns a leader's state of the other replicas; the log owns the bytes and the offsets.
 
-Invariant: the high watermark never goes back while this broker leads, and no record is acknowledged that a replica lacks which may be
-in the ISR by now.
-Times are monotonic milliseconds, given by the caller, except `now_ms` of an append, which is the wall clock.
+Invariant: the high watermark never goes back while this broker leads. No record is acknowledged while a replica that may be in the ISR
+lacks it. Times are monotonic milliseconds, given by the caller, except `now_ms` of an append, which is the wall clock.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.replication")
 
-DELETE_ALL_COMMITTED = -1  # in the place of the offset before which records are deleted
-FLUSH_EVERY_MESSAGE = 1  # flush.messages=1: what is acknowledged was fsynced
+DELETE_ALL_COMMITTED = -1  # instead of an offset: delete up to the high watermark
+FLUSH_EVERY_MESSAGE = 1  # flush.messages=1: records are fsynced before they are acknowledged
 
 
 class PartitionEnvironment(ReplicaFacts, Protocol):
-    """What a Partition needs of the cluster around it."""
+    """What a Partition needs of the broker and the cluster."""
 
     def alter_isr(self, proposal: IsrProposal, on_answer: OnIsrAnswer) -> None:
         """Send the proposal to the controller."""
@@ -59,7 +58,7 @@ class PartitionEnvironment(ReplicaFacts, Protocol):
     def fetchers(self) -> FetcherControl: ...
 
     def is_broker_epoch_stale(self, node_id: int, broker_epoch: int) -> bool:
-        """Whether a later incarnation of that broker is registered than the one that fetched."""
+        """Whether that broker has registered again since it got the epoch with which it fetched."""
 
     def on_progress(self, partition: Partition) -> None:
         """The high watermark moved outside an append or a fetch: wake the requests that wait for it."""
@@ -107,9 +106,9 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.role = PartitionRole.NONE
         self.in_sync = InSyncReplicas(repr(self), node_id, log, environment)
-        self.followers = self.in_sync.followers  # the same dict, for the path of every produce
+        self.followers = self.in_sync.followers  # the same dict: saves a look-up for every produce
         self.metrics = metrics
-        self.sessions: dict[PartitionWatcher, None] = {}  # notified when it changes; they enter and leave by themselves
+        self.sessions: dict[PartitionWatcher, None] = {}  # notified when it changes; sessions add and remove themselves
         self._node_id = node_id
         self._environment = environment
         self.has_flush_limit = self.waits_for_flush = False
@@ -122,8 +121,9 @@ class Partition:
     # -- becoming leader or follower ------------------------------------------------------------------------------
 
     def make_leader(self, image: PartitionImage, *, now_ms: int) -> bool:
-        """Lead by `image`. Returns whether the high watermark advanced. Ignores an image older than what is known, and leads nothing by
-        one that is older than its log: Kafka would cut the later epochs out of the log's epoch cache, and lead."""
+        """Become leader according to `image`. Returns whether the high watermark advanced. An image older than the known state is
+        ignored. An image whose leader epoch is older than the log's does not make it leader; Kafka would remove the later epochs from
+        the log's epoch cache and lead."""
         if image.partition_epoch < self.partition_epoch:
             return False
         latest_epoch = self.log.leader_epochs.latest_epoch
@@ -134,7 +134,7 @@ class Partition:
             return False
         is_new_leader = self.role is not LEADER
         if image.leader_epoch > self.leader_epoch:
-            # Before any record: a follower that asks where the epoch began must find it even if nobody produces.
+            # Record the epoch before any record is appended: a follower that asks for its start must get it even if nobody produces.
             self.log.assign_leader_epoch(image.leader_epoch)
         self._take_image(image, LEADER)
         self.in_sync.lead(image, is_new_leader=is_new_leader, now_ms=now_ms)
@@ -142,7 +142,7 @@ class Partition:
         return self.maybe_advance_high_watermark(now_ms)
 
     def make_follower(self, image: PartitionImage) -> None:
-        """Follow `image.leader`. Requests parked here have to be woken afterwards: they fail with NOT_LEADER_OR_FOLLOWER."""
+        """Follow `image.leader`. The caller then wakes the requests parked here, which fail with NOT_LEADER_OR_FOLLOWER."""
         if image.partition_epoch < self.partition_epoch:
             return
         is_new_epoch = image.leader_epoch > self.leader_epoch
@@ -174,31 +174,31 @@ class Partition:
         self.role = role
 
     def replace_log(self, log: Log) -> None:
-        """From here on it is over `log`, a copy in another log directory that has all that the present one has. The caller then asks for a
-        flush and wakes the requests that wait for it: they may have waited for the present one's."""
+        """Replace the log by `log`, a copy in another log directory that has all its records. The caller then asks for a flush and wakes
+        the waiting requests, which may wait for a flush of the old log."""
         assert log.log_end_offset == self.log.log_end_offset and log.high_watermark >= self.log.high_watermark
         self.log = log
         self.in_sync.replace_log(log)
 
     def mark_offline(self) -> None:
-        """Its log directory failed. The caller wakes the requests that wait for it."""
+        """Take the partition offline because its log directory failed. The caller wakes the requests that wait for it."""
         self._take_role(OFFLINE)
 
     def move_away(self, image: PartitionImage) -> None:
-        """Other brokers have it from here on. The caller then marks it as deleted here."""
+        """Apply an image by which only other brokers have replicas. The caller then calls `mark_deleted`."""
         self.replicas = tuple(image.replicas)
 
     def mark_deleted(self) -> None:
-        """It is not hosted any more. The caller wakes the requests that wait for it."""
+        """Mark it as no longer hosted. The caller wakes the requests that wait for it."""
         self._take_role(DELETED)
 
     def config_changed(self, config: LogConfig | None = None) -> None:
-        """Take over the topic's new settings, or the number of replicas, which bounds min.insync.replicas."""
+        """Apply the topic's new settings (`config`), or a new number of replicas, which bounds min.insync.replicas."""
         if config is not None:
             self.log.update_config(config)
         config = self.log.config
         self.in_sync.min_isr = min(config.min_insync_replicas, max(1, len(self.replicas)))
-        self.has_flush_limit = config.flush_messages < LONG_MAX  # else never: it is left to the kernel
+        self.has_flush_limit = config.flush_messages < LONG_MAX  # without a limit the kernel decides
         self.waits_for_flush = config.flush_messages == FLUSH_EVERY_MESSAGE
         self._commits_at_append = not self.followers and not self.waits_for_flush
         self.log.tail = TailCache() if self.followers else None
@@ -231,7 +231,7 @@ class Partition:
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether flush.messages records or more are not durable yet."""
+        """Whether at least flush.messages records are not durable yet."""
         log = self.log
         return log.log_end_offset - log.durable_end_offset >= log.config.flush_messages
 
@@ -247,7 +247,7 @@ class Partition:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def get_readable_log(self, current_leader_epoch: int, only_leader: bool) -> Log:
-        """The log, if a request of that epoch may be answered here; the epoch is checked before the leadership, as in Kafka."""
+        """Returns the log if a request of that epoch may be answered here. The epoch is checked before the leadership, as in Kafka."""
         self.check_leader_epoch(current_leader_epoch)
         role = self.role
         if role is OFFLINE or role is DELETED or (only_leader and role is not LEADER):
@@ -255,14 +255,14 @@ class Partition:
         return self.log
 
     def absence_error(self) -> ErrorCode:
-        """Why the leader's log is not here."""
+        """The error code that tells why the leader's log is not here."""
         if self.role is OFFLINE:
             return ErrorCode.KAFKA_STORAGE_ERROR
         is_topic_gone = self.role is DELETED and self._node_id in self.replicas
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic_gone else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def end_offset(self, isolation: FetchIsolation) -> int:
-        """Where a reader of that isolation has to stop (exclusive)."""
+        """The offset up to which (exclusive) a reader of that isolation may read."""
         if isolation is FetchIsolation.HIGH_WATERMARK:
             return self.log.high_watermark
         if isolation is FetchIsolation.TXN_COMMITTED:
@@ -280,10 +280,10 @@ class Partition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         is_zstd_allowed: bool = True,
     ) -> AppendResult:
-        """Append one batch (patched in place) and return where it is. The caller advances the high watermark next.
+        """Append one batch, whose header is patched in place, and return its offsets. The caller advances the high watermark next.
 
-        KafkaError: NOT_LEADER_OR_FOLLOWER; KAFKA_STORAGE_ERROR; NOT_ENOUGH_REPLICAS when acks is -1 and the ISR is too small; what the
-        log refuses. Then nothing was appended. StorageError: the disk failed."""
+        KafkaError: NOT_LEADER_OR_FOLLOWER; KAFKA_STORAGE_ERROR; NOT_ENOUGH_REPLICAS when acks is -1 and the ISR is too small; the errors
+        of Log.append_as_leader. After any of them nothing was appended. StorageError: the disk failed."""
         if self.role is not LEADER:
             raise KafkaError(self.absence_error())
         if acks == ALL_IN_SYNC and len(self.in_sync.state.isr) < self.in_sync.min_isr:
@@ -302,11 +302,11 @@ class Partition:
         leader_log_start_offset: int,
         now_ms: int,
     ) -> AppendResult:
-        """Take over what a fetch of `leader_epoch` from `fetch_offset` on has given: records, the leader's high watermark and log start.
+        """Apply the answer to a fetch of `leader_epoch` from `fetch_offset` on: records, the leader's high watermark and log start.
 
-        FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER for an answer that a change of leadership overtook, and
-        OFFSET_OUT_OF_RANGE for one to another fetch than the last; what Log.append_as_follower refuses: nothing has changed then.
-        StorageError: the disk failed."""
+        FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER if the leader has changed since the fetch;
+        OFFSET_OUT_OF_RANGE if the log has; the errors of Log.append_as_follower. After any of them nothing has changed. StorageError:
+        the disk failed."""
         if leader_epoch != self.leader_epoch:
             self.check_leader_epoch(leader_epoch)
         if self.role is not FOLLOWER:
@@ -317,7 +317,8 @@ class Partition:
         appended = log.append_as_follower(records, now_ms=now_ms, leader_epoch=leader_epoch)
         self.metrics.replication_bytes_in += appended.size_bytes
         previous_high_watermark, previous_start_offset = log.high_watermark, log.log_start_offset
-        # Within our own log: what the leader has committed beyond its end is yet to come. A new leader may know less than we do.
+        # At most our log's end: records that the leader has committed beyond it are still missing here. Never lower than before: a new
+        # leader may know a lower one.
         log.set_high_watermark(leader_high_watermark)
         if leader_log_start_offset > previous_start_offset:
             log.set_log_start_offset(min(leader_log_start_offset, log.high_watermark))
@@ -326,9 +327,10 @@ class Partition:
         return appended
 
     def delete_records(self, offset: int) -> int:
-        """Let the log begin at `offset`, -1 for the high watermark; returns the offset that was meant. The files go with retention.
+        """Move the log start to `offset`, or to the high watermark for -1, and return that offset. Retention removes the files later.
 
-        KafkaError: not the leader here; POLICY_VIOLATION for a topic that is compacted only; OFFSET_OUT_OF_RANGE."""
+        KafkaError: `absence_error` if this broker does not lead; POLICY_VIOLATION for a topic that is compacted only;
+        OFFSET_OUT_OF_RANGE."""
         if self.role is not LEADER:
             raise KafkaError(self.absence_error())
         log = self.log
@@ -343,7 +345,7 @@ class Partition:
         return wanted_offset
 
     def read(self, target: FetchTarget, params: FetchParams, max_bytes: int, minimum_one_batch: bool) -> PartitionRead:
-        """Read `target` up to what the isolation allows. Raises KafkaError, the answer to the fetcher, if it cannot."""
+        """Read `target` up to what the isolation allows. Raises KafkaError, which answers the fetcher, if it cannot be read."""
         if self.role is not LEADER or target.current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
             self.get_readable_log(target.current_leader_epoch, params.fetch_only_leader)
         if params.replica_id >= 0 and params.replica_id not in self.followers:
@@ -371,8 +373,8 @@ class Partition:
         return result
 
     def is_idle_for(self, target: FetchTarget, isolation: FetchIsolation) -> bool:
-        """Whether a consumer that asks for `target` can only wait here: no records for it, nothing else to answer. Cheaper than `read`
-        and free of effects; False when in doubt. The cases are DelayedFetch's."""
+        """Whether a consumer's fetch of `target` can only wait: there are no records for it and nothing else to answer. Cheaper than
+        `read`, and without effects. False when in doubt. The cases are DelayedFetch's."""
         if self.role is not LEADER or target.last_fetched_epoch != NO_EPOCH:
             return False
         if target.current_leader_epoch != self.leader_epoch and target.current_leader_epoch != NO_EPOCH:
@@ -384,13 +386,13 @@ class Partition:
         return end_offset <= target.fetch_offset <= log.log_end_offset and target.fetch_offset >= log.log_start_offset
 
     def end_offset_for_epoch(self, current_leader_epoch: int, leader_epoch: int) -> EpochEndOffset:
-        """Where `leader_epoch` ends in the leader's log (OffsetForLeaderEpoch)."""
+        """Returns where `leader_epoch` ends in the leader's log (OffsetForLeaderEpoch)."""
         return self.get_readable_log(current_leader_epoch, True).end_offset_for_epoch(leader_epoch)
 
     # -- followers and the high watermark --------------------------------------------------------------------------
 
     def get_follower(self, node_id: int, current_leader_epoch: int) -> Follower:
-        """The replica that fetches. The error for a stranger makes it wait for newer metadata (Kafka's answer)."""
+        """Returns the follower that fetches. A broker that has no replica gets Kafka's error, which makes it wait for newer metadata."""
         follower = self.followers.get(node_id)
         if follower is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH)
@@ -407,18 +409,19 @@ class Partition:
         broker_epoch: int,
         now_ms: int,
     ) -> bool:
-        """Note a follower's fetch as it arrives, never a re-read from the purgatory: an old offset would look like progress later.
+        """Record a follower's fetch when it arrives, never when it is read again after a wait: by then its offset is old and would look
+        like progress.
 
         `leader_end_offset` is the end of our log before that read. Returns whether the high watermark or a follower's log start moved.
-        NOT_LEADER_OR_FOLLOWER for a broker that has been restarted since: its old fetches must not bring it into the ISR (KIP-903);
-        the errors of `get_readable_log` and `get_follower` for another leader epoch and for a stranger."""
+        NOT_LEADER_OR_FOLLOWER if the broker has been restarted since: its old fetches must not bring it into the ISR (KIP-903). Also the
+        errors of `get_readable_log` and `get_follower`."""
         self.get_readable_log(current_leader_epoch, only_leader=True)
         if broker_epoch != NO_EPOCH and self._environment.is_broker_epoch_stale(node_id, broker_epoch):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         follower = self.get_follower(node_id, current_leader_epoch)
         return self._update(follower, fetch_offset, log_start_offset, leader_end_offset, broker_epoch, now_ms)
 
-    def note_caught_up(self, target: FetchTarget, node_id: int, broker_epoch: int, now_ms: int) -> bool:
+    def record_caught_up(self, target: FetchTarget, node_id: int, broker_epoch: int, now_ms: int) -> bool:
         """As `update_follower`, for a fetch of which `is_caught_up` was true a moment ago."""
         offset = target.fetch_offset
         return self._update(self.followers[node_id], offset, target.log_start_offset, offset, broker_epoch, now_ms)
@@ -440,7 +443,7 @@ class Partition:
         return is_advanced or log_start_offset != previous_start_offset
 
     def is_caught_up(self, target: FetchTarget, node_id: int, broker_epoch: int) -> bool:
-        """Whether `target` is a follower's that may fetch and has all that this log has. Free of effects; False when in doubt."""
+        """Whether `target` is of a follower that may fetch and has everything in this log. Without effects. False when in doubt."""
         return (
             target.fetch_offset == self.log.log_end_offset
             and self.role is LEADER
@@ -452,9 +455,10 @@ class Partition:
         )
 
     def maybe_advance_high_watermark(self, now_ms: int) -> bool:
-        """Move the high watermark to what every replica that counts has; returns whether it moved.
+        """Advance the high watermark to the offset up to which every counted replica has the log. Returns whether it moved.
 
-        Never below the minimum ISR: a record acknowledged nowhere must not become visible there and be lost (KIP-966)."""
+        It does not move while the ISR is smaller than min.insync.replicas: a record that was not acknowledged must not become visible
+        and then be lost (KIP-966)."""
         log = self.log
         if self._commits_at_append:
             if log.high_watermark >= log.log_end_offset or self.role is not LEADER:
@@ -476,11 +480,11 @@ class Partition:
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """As the controller committed it."""
+        """The ISR that the controller has committed."""
         return self.in_sync.state.isr
 
     def maybe_shrink_isr(self, now_ms: int) -> None:
-        """Propose to drop the replicas that fell behind. IsrExpiration calls it."""
+        """Propose an ISR without the replicas that fell behind. Called by IsrExpiration."""
         if self.role is LEADER:
             self._send(self.in_sync.maybe_shrink(self.topic_id, self.partition, now_ms))
 

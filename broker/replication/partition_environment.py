@@ -1,4 +1,4 @@
-"""What partitions see of the cluster around them: who may be in an ISR, the channel to the controller, and waiting requests."""
+"""What partitions use of the broker and the cluster: facts about other brokers, the channel to the controller, and the waiting requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AlterIsr = Callable[["IsrProposal", "OnIsrAnswer"], None]
 class ClusterEnvironment:
     """The PartitionEnvironment of all partitions of this broker.
 
-    `alter_isr` brings a proposal to the controller; with one node there are no followers and it is never called."""
+    `alter_isr` sends a proposal to the controller. With one node there are no followers, and it is never called."""
 
     def __init__(
         self,

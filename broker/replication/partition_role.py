@@ -1,4 +1,4 @@
-"""What a replica of a partition is on this broker."""
+"""The role of a partition's replica on this broker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class PartitionRole(Enum):
-    """NONE → LEADER ⇄ FOLLOWER as the metadata says; from each of them to OFFLINE, and from all to DELETED, for good."""
+    """NONE → LEADER ⇄ FOLLOWER as the metadata says. Each of these can become OFFLINE, and all can become DELETED, which is final."""
 
     NONE = "no metadata yet"
     FOLLOWER = "another broker leads, or none does"
@@ -16,7 +16,7 @@ class PartitionRole(Enum):
     DELETED = "it is not hosted any more"
 
 
-# Names of their own for the path of every produce and fetch.
+# Module names are faster to read than enum members; every produce and fetch reads them.
 LEADER: Final = PartitionRole.LEADER
 FOLLOWER: Final = PartitionRole.FOLLOWER
 OFFLINE: Final = PartitionRole.OFFLINE

@@ -1,7 +1,7 @@
-"""ProducePath: how a produce goes through the partitions of this broker.
+"""ProducePath: appends the batches of a produce to the partitions of this broker, and parks the produce until its acks are there.
 
-There is no await between a leader check and the append, which is what makes it atomic. The Produce handler calls `append_now` and
-`park`, everyone else `append`. Source: kafka.server.ReplicaManager.appendRecords, appendRecordsToLeader.
+There is no await between the leader check and the append, so the two are atomic. The Produce handler calls `append_now` and `park`; all
+others call `append`. Source: kafka.server.ReplicaManager.appendRecords, appendRecordsToLeader.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AppendEntry = tuple["PartitionAppendResult", "Partition | None", memoryview | Pr
 """The slot of the result, the partition (None: to be looked up), and the writable bytes of one batch, or the batch as a worker checked it
 ahead."""
 
-# Answers that are ordinary life of a cluster or a client's mistake; any other counts as a failed request in the metrics.
+# Errors that are normal in a cluster, or a client's mistake. Any other error counts as a failed request in the metrics.
 EXPECTED_APPEND_ERRORS = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -43,7 +43,7 @@ EXPECTED_APPEND_ERRORS = frozenset(
 class ProducePath:
     """See the module's docstring.
 
-    `on_append_bug()` is called when an append fails in a way that nobody foresaw: the broker should stop."""
+    `on_append_bug()` is called when an append fails unexpectedly: the broker should stop."""
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class ProducePath:
     ) -> DelayedProduce | None:
         """Append batches, each with the topic and the index of its partition; `on_done` gets the results in their order.
 
-        It is called before this returns None, or later by whatever ends the wait of the returned operation, which
-        `ReplicaManager.produce_purgatory.cancel` may be given. A partition may occur once only. The records are not used after this
-        returns."""
+        If no partition has to wait, `on_done` is called before this returns, and None is returned. Otherwise the waiting operation is
+        returned and `on_done` is called at its end; `ReplicaManager.produce_purgatory.cancel` ends it without a call. A partition may
+        occur only once. The records are not used after this returns."""
         entries: list[AppendEntry] = [(PartitionAppendResult(topic, index), None, records) for topic, index, records in batches]
         pending = self.append_now(entries, acks, self._clock.now_ms(), is_zstd_allowed, origin)
         results = [result for result, _, _ in entries]
@@ -89,14 +89,14 @@ class ProducePath:
     def append_now(
         self, entries: Sequence[AppendEntry], acks: int, now_ms: int, is_zstd_allowed: bool, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> dict[Partition, PartitionAppendResult] | None:
-        """What `append` does before any wait: fill the slots of the results. Returns those that have to wait for their acks, to be given to
-        `park`."""
+        """Append the batches and fill in the results, without waiting. Returns the results that have to wait for their acks, to be given
+        to `park`."""
         pending: dict[Partition, PartitionAppendResult] | None = None
         changed: list[tuple[Partition, bool]] = []
         for result, partition, records in entries:
             try:
                 if partition is None:
-                    partition = self._hosted.get(result.topic, result.partition)  # makes it or says why not
+                    partition = self._hosted.get(result.topic, result.partition)  # creates it, or raises why not
                 appended = partition.append_as_leader(records, acks=acks, now_ms=now_ms, origin=origin, is_zstd_allowed=is_zstd_allowed)
             except KafkaError as error:
                 self._note_refusal(result, error, records, now_ms)
@@ -107,7 +107,7 @@ class ProducePath:
                 result.fail(ErrorCode.KAFKA_STORAGE_ERROR)
                 continue
             except Exception:
-                # A bug of ours half-way through an append: what is in memory may not be what is on disk. Recovery makes them one.
+                # A bug in the middle of an append: memory and disk may differ. Recovery makes them agree again.
                 if self._on_append_bug is not None:
                     self._on_append_bug()
                 raise
@@ -142,14 +142,14 @@ class ProducePath:
         timeout_ms: int,
         on_done: OnAppended,
     ) -> DelayedProduce | None:
-        """Wait for the acks of what `append_now` left pending; as `append` from there on."""
+        """Wait for the acks of the results that `append_now` returned. `on_done` and the returned operation are those of `append`."""
         operation = DelayedProduce(results, pending, acks, on_done)
         is_done = self._waiting.produces.try_complete_else_watch(operation, tuple(pending), timeout_ms)
         return None if is_done else operation
 
     def _note_refusal(self, result: PartitionAppendResult, error: KafkaError, records: memoryview | PreparedBatch, now_ms: int) -> None:
         if error.code in CAUSES:
-            self._refused_sequences.note(result.topic, result.partition, records, error.code, now_ms)
+            self._refused_sequences.record(result.topic, result.partition, records, error.code, now_ms)
         elif (
             error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and (led := self._hosted.find(result.topic, result.partition)) is not None
         ):
@@ -160,18 +160,18 @@ class ProducePath:
             result.record_errors = error.record_errors
         is_log_asked = error.code not in EXPECTED_APPEND_ERRORS and not isinstance(error, NotOneBatchError)
         if is_log_asked and (partition := self._hosted.find(result.topic, result.partition)) is not None:
-            result.log_start_offset = partition.log.log_start_offset  # told with what is wrong with the records, as in Kafka
-        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # else strangers' names would fill the metrics
+            result.log_start_offset = partition.log.log_start_offset  # sent with errors about the records, as in Kafka
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # else clients could fill the metrics with unknown names
             metrics = self._metrics.topic(result.topic)
             metrics.total_produce_requests += 1
             if error.code is ErrorCode.MESSAGE_TOO_LARGE:
-                metrics.bytes_rejected += len(records)  # as it came, also where only recompression made it too large
+                metrics.bytes_rejected += len(records)  # the size as it arrived, also where only recompression made it too large
             if error.code not in EXPECTED_APPEND_ERRORS:
                 metrics.failed_produce_requests += 1
 
     def _after_append(self, changed: list[tuple[Partition, bool]]) -> None:
-        """Begin to flush what has to be, and wake the requests that wait for what was appended. After all partitions of the request are
-        appended: a fetch that waits for several gets them together."""
+        """Start the flushes that are needed, and wake the requests that wait for the appended records. Called after all appends of the
+        request, so that a fetch that waits for several partitions gets them together."""
         for partition, is_high_watermark_moved in changed:
             if partition.has_flush_limit and partition.is_flush_due:
                 self._log_directories.request_flush((partition,))

@@ -1,13 +1,13 @@
-"""Where requests wait: operations parked until an event on one of their keys, or time, completes them.
+"""Requests that wait: operations parked until an event on one of their keys, or their timeout, completes them.
 
-Kafka's DelayedOperationPurgatory is this plus shards, locks and a reaper thread. On one loop nothing runs between a failed
-`try_complete` and the registration, so the second try that Kafka needs there against lost wakeups is not needed here, and
-an operation that completes at once is never registered and arms no timer.
+Kafka's DelayedOperationPurgatory has shards, locks and a reaper thread as well. On one loop nothing runs between a failed `try_complete`
+and the registration, so the second try that Kafka needs there against lost wakeups is not needed here, and an operation that completes at
+once is never registered and arms no timer.
 
-Code that moves an offset does not see failures of the answers that this completes: a failure is logged, and the others are sent.
+Code that moves an offset does not see errors of the answers that this completes: an error is logged, and the other answers are sent.
 
-Invariant: an operation is registered on all of its keys and has a timer exactly while it is parked. The purgatory owns
-both; operations only answer questions. Keys are whatever the owner wakes by: here, Partition objects.
+Invariant: an operation is registered on all of its keys and has a timer exactly while it is parked. The purgatory owns both; operations
+only say whether they can complete. Keys are Partition objects here, but may be any hashable.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ class DelayedOperation(ABC):
     def try_complete(self, key: Hashable | None) -> bool:
         """Whether it can complete now. `key` is the one whose state changed, None when all have to be looked at.
 
-        It may remember what it learnt, but completes nothing itself: the purgatory does, when this returns True."""
+        It may keep partial results, but must not complete the operation: the purgatory does that when this returns True."""
 
     @abstractmethod
     def on_complete(self) -> None:
-        """Answer. The operation is out of the purgatory already, so whatever this wakes cannot complete it again."""
+        """Send the answer. The operation has left the purgatory already, so nothing that this wakes can complete it again."""
 
-    def on_expire(self) -> None:  # noqa: B027 - most have nothing to do then
-        """Its time is up: called just before `on_complete`."""
+    def on_expire(self) -> None:  # noqa: B027 - most do nothing here
+        """Called at the timeout, just before `on_complete`."""
 
 
 class Purgatory:
-    """The parked operations of one kind. At most one for each request in flight, which is what bounds it."""
+    """The parked operations of one kind. There is at most one for each request in flight, which bounds the number."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.watchers: dict[Hashable, dict[DelayedOperation, None]] = {}  # by key, and only keys that somebody waits for
+        self.watchers: dict[Hashable, dict[DelayedOperation, None]] = {}  # by key; keys without a waiting operation are absent
         self.size = 0
         self.expired_count = 0
 
@@ -77,7 +77,7 @@ class Purgatory:
         operation.timer = self._clock.call_later(timeout_ms, self._expire, operation)
 
     def notify(self, key: Hashable) -> int:
-        """Try every operation parked on `key`, oldest first; how many completed."""
+        """Try every operation parked on `key`, oldest first. Returns how many completed."""
         watched = self.watchers.get(key)
         if watched is None:
             return 0
@@ -89,7 +89,7 @@ class Purgatory:
         return completed_count
 
     def complete(self, operation: DelayedOperation) -> None:
-        """Answer `operation`, which is parked: its owner learnt by other ways than a key that it can complete."""
+        """Complete `operation`, which is parked: its owner knows that it can complete, without an event on a key."""
         self._remove(operation)
         try:
             operation.on_complete()
@@ -97,7 +97,7 @@ class Purgatory:
             log.exception("an answer that waited failed operation=%s", type(operation).__name__)
 
     def cancel(self, operation: DelayedOperation) -> None:
-        """Nobody waits for `operation` any more: drop it without an answer. Does nothing if it is complete."""
+        """Drop `operation` without an answer because nobody waits for it any more. Does nothing if it is complete."""
         if not operation.is_completed:
             self._remove(operation)
 

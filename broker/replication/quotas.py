@@ -1,11 +1,11 @@
-"""Replication throttles (KIP-73): whose replication is bounded here, by how many bytes a second, and how fast it goes.
+"""Replication throttles (KIP-73): which replicas are throttled on this broker, their bounds in bytes a second, and their measured rates.
 
-A replica is throttled if a topic's leader.replication.throttled.replicas (on the leader) or follower.replication.throttled.replicas (on
-the follower) names it; the bound is this broker's leader.replication.throttled.rate or follower.replication.throttled.rate. The bytes of
-every throttled replica count, and those that are not in sync wait while the rate is above the bound: an ISR does not shrink because of a
-throttle. A third bound, replica.alter.log.dirs.io.max.bytes.per.second, is for moves between log directories.
+A replica is throttled if a topic's leader.replication.throttled.replicas (on the leader) or follower.replication.throttled.replicas (on the
+follower) names it; the bound is this broker's leader.replication.throttled.rate or follower.replication.throttled.rate. The bytes of every
+throttled replica count. Replicas that are not in sync wait while the rate is above the bound; those in sync do not, so that no ISR shrinks
+because of a throttle. A third bound, replica.alter.log.dirs.io.max.bytes.per.second, is for moves between log directories.
 
-Where no topic is throttled, `throttled` is empty, which is all that a fetch looks at.
+While no topic is throttled, `throttled` is empty, and a fetch checks nothing else.
 
 Source: org.apache.kafka.server.quota.ReplicationQuotaManager, kafka.server.TopicConfigHandler, BrokerConfigHandler, and
 org.apache.kafka.common.metrics.stats.SimpleRate.
@@ -47,8 +47,8 @@ class _Sample:
 
 
 class ByteRate:
-    """Bytes a second over the last `windows_count` windows, or over the time since the first bytes if that is less, but for one window at
-    least."""
+    """Bytes a second over the last `windows_count` windows. If the first bytes came later than that, the rate is over the time since
+    then, but over one window at least."""
 
     __slots__ = ("_clock", "_samples", "_span_ms", "_window_ms")
 
@@ -56,7 +56,7 @@ class ByteRate:
         self._clock = clock
         self._window_ms = window_seconds * 1000
         self._span_ms = self._window_ms * windows_count
-        self._samples: deque[_Sample] = deque(maxlen=windows_count + 1)  # as in Kafka, one more: it reaches into the span
+        self._samples: deque[_Sample] = deque(maxlen=windows_count + 1)  # one more, as in Kafka: it overlaps the span
 
     def record(self, size_bytes: int) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -80,7 +80,7 @@ class ByteRate:
 
 
 class ReplicationQuota:
-    """One direction's bound. `throttled` has the partitions of each topic that is throttled; `bytes_per_second` is the bound."""
+    """The throttle of one direction. `throttled` has the throttled partitions by topic; `bytes_per_second` is the bound."""
 
     __slots__ = ("bytes_per_second", "rate", "throttled")
 
@@ -104,7 +104,7 @@ class ReplicationQuota:
 
 
 class ReplicationQuotas:
-    """The bounds of one broker, which follow the cluster's configs. Owner: ReplicaManager; the BrokerMetadataPublisher calls it."""
+    """The throttles of one broker, updated with the cluster's configs. Owner: ReplicaManager; the BrokerMetadataPublisher calls it."""
 
     def __init__(self, config: ServerConfig, metadata: MetadataCache, node_id: int, clock: Clock) -> None:
         self._metadata = metadata
@@ -119,13 +119,13 @@ class ReplicationQuotas:
         """Between log directories. It names no topics: whoever moves replicas bounds them all."""
 
     def take_over_rates(self) -> None:
-        """The brokers' dynamic configs changed."""
+        """Called when the brokers' dynamic configs have changed."""
         for quota, name in ((self.leader, LEADER_RATE), (self.follower, FOLLOWER_RATE), (self.moves, MOVES_RATE)):
             bound = find_dynamic_value(self._metadata.state, self._node_id, DYNAMIC_ONLY_PROPERTIES[name])
             quota.bytes_per_second = bound if isinstance(bound, int) else LONG_MAX
 
     def take_over_topic(self, topic: str) -> None:
-        """The topic's configs changed. Also one without replicas here counts: those may come."""
+        """Called when the topic's configs have changed, also for a topic without replicas here: they may be added later."""
         own = self._metadata.state.topic_overrides(topic)
         if LEADER_REPLICAS not in own and FOLLOWER_REPLICAS not in own:
             self.forget_topic(topic)
@@ -147,8 +147,8 @@ class ReplicationQuotas:
 
 
 def throttled_partitions(replicas: Iterable[str], node_id: int) -> Container[int]:
-    """The partitions whose replica on this broker a list of `partition:broker` pairs names; all for `*`."""
-    named = [replica for replica in replicas if replica]  # Kafka accepts a comma too many
+    """Returns the partitions of the `partition:broker` pairs that name this broker; all partitions for `*`."""
+    named = [replica for replica in replicas if replica]  # Kafka accepts empty entries
     if named == ALL_REPLICAS:
         return ALL_PARTITIONS
     pairs = (replica.split(":") for replica in named)

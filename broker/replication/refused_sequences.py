@@ -1,9 +1,10 @@
-"""RefusedSequences: what this broker has just refused of idempotent producers, so that the batch behind is not taken for out of order.
+"""RefusedSequences: batches of idempotent producers that this broker refused lately, so that it can tell why the next batch is out of
+order.
 
-A producer has several requests in flight. If the first is refused because this broker does not lead yet, or because the ISR is too
-small, and the next one arrives when that is over, then the next one is out of order. Apache Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER.
-librdkafka then takes a new producer epoch and sends everything again in it. That includes what a leader appended that died before it
-answered, so there are duplicates, in any partition. Here the next batch gets the error of the first: the client sends both again, in order.
+A producer has several requests in flight. The first may be refused because this broker does not lead yet, or because the ISR is too small.
+If the second arrives when that is over, it is out of order, and Apache Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER. librdkafka then takes a
+new producer epoch and sends everything again in it. That may include records that a leader appended before it died without an answer: these
+are duplicated, in any partition. Here the second batch gets the error of the first, and the client sends both again, in order.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ KEPT_MAX = 1_000
 
 
 class Refused(NamedTuple):
-    """The sequences that were refused lately, and the error that their client got. A leader that died before it answered may have
-    appended the first of them: a lack of replicas is found before a duplicate is."""
+    """A range of sequences that was refused lately, and the error that the client got. The first of them may be in the log: a leader may
+    have died before it answered, and NOT_ENOUGH_REPLICAS is checked before duplicates are."""
 
     epoch: int
     first_sequence: int
@@ -34,13 +35,13 @@ class Refused(NamedTuple):
 
 
 class RefusedSequences:
-    """Owned by the ProducePath, which calls it for refusals only: an append costs nothing."""
+    """Owned by the ProducePath, which calls it only for refused batches, so that appends cost nothing."""
 
     def __init__(self) -> None:
         self._refused: dict[tuple[str, int, int], Refused] = {}
 
-    def note(self, topic: str, index: int, records: memoryview | PreparedBatch, code: ErrorCode, now_ms: int) -> None:
-        """A batch was refused for one of CAUSES."""
+    def record(self, topic: str, index: int, records: memoryview | PreparedBatch, code: ErrorCode, now_ms: int) -> None:
+        """Record that a batch was refused for one of CAUSES."""
         header = _find_header(records)
         if header is None or header.producer_id < 0:
             return
@@ -54,7 +55,7 @@ class RefusedSequences:
             del self._refused[next(iter(self._refused))]
 
     def find_cause(self, topic: str, index: int, records: memoryview | PreparedBatch, log: Log, now_ms: int) -> ErrorCode | None:
-        """Why the batch before this one, which is out of order, was refused; None if it is really missing."""
+        """Returns the error for which the batch before this one, which is out of order, was refused; None if that batch never arrived."""
         header = _find_header(records)
         refused = None if header is None else self._refused.get((topic, index, header.producer_id))
         if header is None or refused is None or refused.epoch != header.producer_epoch or not _is_fresh(refused, now_ms):

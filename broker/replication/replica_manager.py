@@ -1,8 +1,8 @@
-"""ReplicaManager: the partitions this broker hosts, as handlers, coordinators and background chores know them.
+"""ReplicaManager: the partitions that this broker hosts, for handlers, coordinators and background tasks.
 
-Its work is done by the parts that it builds, a file each: HostedPartitions, ProducePath, FetchReader, BrokerMetadataPublisher and
-LogDirectories. Everything here runs on the loop and to its end, without an await. The Produce and Fetch handlers use
-`produce_path` and `reader` themselves. Source: kafka.server.ReplicaManager.
+It builds the parts that do the work, a file each: HostedPartitions, ProducePath, FetchReader, BrokerMetadataPublisher and LogDirectories.
+Every method runs on the loop without an await. The Produce and Fetch handlers use `produce_path` and `reader` directly. Source:
+kafka.server.ReplicaManager.
 """
 
 from __future__ import annotations
@@ -51,11 +51,10 @@ log = logging.getLogger("barnabas.replication")
 class ReplicaManager:
     """See the module's docstring.
 
-    `alter_isr` brings a proposal to the controller (IsrChanges.submit). Without it, as with one node, nobody may have followers.
-    `fetchers` learn which partitions follow which leader.
-    `on_append_bug()` is called when an append fails in a way that nobody foresaw: the broker should stop.
-    `on_log_dir_failure(directory, error)` is told once for each log directory that fails, after its partitions went offline.
-    `assign_directory` tells the controller in which log directory a replica is (BrokerLifecycle.assign_directory).
+    `alter_isr` sends a proposal to the controller (IsrChanges.submit). Without it, as with one node, no partition may have followers.
+    `fetchers` start and stop the replica fetchers of following partitions. `on_append_bug()` is called when an append fails unexpectedly:
+    the broker should stop. `on_log_dir_failure(directory, error)` is called once for each log directory that fails, after its partitions
+    went offline. `assign_directory` tells the controller in which log directory a replica is (BrokerLifecycle.assign_directory).
     """
 
     def __init__(
@@ -151,7 +150,7 @@ class ReplicaManager:
         return self._hosted.find(topic, partition)
 
     def get_partition(self, topic: str, partition: int) -> Partition:
-        """As HostedPartitions.get, which see for its errors."""
+        """As HostedPartitions.get, which lists its errors."""
         return self._hosted.get(topic, partition)
 
     def get_for_loading(self, topic: str, partition: int) -> Partition:
@@ -163,11 +162,11 @@ class ReplicaManager:
         return iter(self._hosted)
 
     def each_partition(self) -> Iterator[Partition]:
-        """The same for work in turns: partitions may come and go meanwhile."""
+        """As `partitions`, but partitions may be added and removed while it is iterated, as a job in slices does."""
         return self._hosted.each()
 
     def on_progress(self, partition: Partition) -> None:
-        """The high watermark moved, or something every waiting request of the partition has to look at."""
+        """Wake the partition's waiting requests: the high watermark has moved, or its state has changed."""
         self._waiting.wake(partition)
 
     # -- requests ----------------------------------------------------------------------------------------------------
@@ -193,7 +192,7 @@ class ReplicaManager:
             self._moves.drop_ended()
 
     def end_loading(self) -> None:
-        """All partitions that were there before this start have come: later ones are new."""
+        """Called when all partitions of before this start have been applied: later ones are new."""
         self._metadata_publisher.end_loading()
         if self._isr_expiration is not None:
             self._isr_expiration.start()
@@ -201,7 +200,7 @@ class ReplicaManager:
             self.moves.resume(futures)
 
     def stop(self) -> None:
-        """Make no more partitions: those that still wait are made at the next start. Propose no more changes of ISRs."""
+        """Create no more partitions (those that still wait are created at the next start), and propose no more ISR changes."""
         self._metadata_publisher.stop()
         if self._moves is not None:
             self._moves.stop()
@@ -227,7 +226,7 @@ class ReplicaManager:
 
     @property
     def moves_lag_max(self) -> int:
-        """How far the copy that lacks most is behind, of those that are made in other log directories."""
+        """The largest lag of a copy in another log directory, in records."""
         return 0 if self._moves is None else self._moves.lag_max
 
     def request_flush(self, partitions: Iterable[Partition]) -> None:
@@ -285,7 +284,7 @@ def _make_moves(
     run_blocking: RunBlocking,
     assign_directory: AssignDirectory | None,
 ) -> DirectoryMoves:
-    from broker.replication.moves.directory_moves import DirectoryMoves  # few brokers have several log directories
+    from broker.replication.moves.directory_moves import DirectoryMoves  # late: few brokers have several log directories
     from broker.replication.moves.replica_move import MoveTools
 
     tools = MoveTools(
@@ -305,7 +304,7 @@ def _make_moves(
 
 def _make_selector(config: ServerConfig, metadata: MetadataCache) -> RackAwareReplicaSelector | None:
     if config.replica_selector_class != RACK_AWARE_SELECTOR:
-        return None  # the leader serves all, which is what Kafka's LeaderSelector says too
+        return None  # the leader serves all consumers, as by Kafka's LeaderSelector
     from broker.replication.fetch.replica_selector import RackAwareReplicaSelector
 
     return RackAwareReplicaSelector(metadata)

@@ -1,6 +1,6 @@
 """The requests that wait for partitions: produces, fetches, deletions of records, and fetch sessions that are notified of changes.
 
-Code that changes what they may see calls `wake`. Owner: the ReplicaManager.
+Code that changes a partition's offsets or state calls `wake`. Owner: the ReplicaManager.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WaitingRequests:
         return partition in self.fetches.watchers or bool(partition.sessions) or partition in self.produces.watchers
 
     def wake(self, partition: FetchablePartition) -> None:
-        """The high watermark moved, or something every waiting request of the partition has to look at."""
+        """Try the partition's waiting requests: the high watermark has moved, or its state has changed."""
         if partition in self.produces.watchers:
             self.produces.notify(partition)
         if self.record_deletions.size:
@@ -35,8 +35,8 @@ class WaitingRequests:
         if partition in fetches.watchers:
             fetches.notify(partition)
         for session in tuple(partition.sessions):
-            waiting = session.note_change(partition)
+            waiting = session.mark_changed(partition)
             if waiting is not None and waiting.try_complete(partition):
                 fetches.complete(waiting)
             if partition.role is DELETED and (target := session.watched.get(partition)) is not None:
-                session.unwatch(target)  # a client that is idle, or gone, would keep the partition and its log in memory
+                session.unwatch(target)  # the session of an idle client would keep the partition and its log in memory

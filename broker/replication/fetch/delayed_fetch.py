@@ -1,7 +1,7 @@
 """DelayedFetch: a fetch that waits for enough bytes, or for something else to answer.
 
-It is completed by offsets alone and holds no records; on completion, or at its timeout, the partitions are read once more.
-Each event looks at one partition only: what the others have to give was counted when they changed.
+Only offsets decide whether it can complete, and it holds no records. On completion, or at its timeout, the partitions are read once more.
+Each event looks at one partition: the bytes of the others were counted when they changed.
 
 Source: kafka.server.DelayedFetch; the cases carry its letters.
 """
@@ -35,11 +35,11 @@ OnFetched = Callable[[list[FetchTarget]], None]
 class DelayedFetch(DelayedOperation):
     """Parked on every partition it asks for. `targets_by_partition` holds those, each with its target.
 
-    Within a session it has no keys: the session is notified of its partitions' changes and tries it. Then `targets_by_partition` is what
-    the session watches, and what is read in the end is what has changed by then.
+    Within a session it has no keys: the session is notified of its partitions' changes and tries it. `targets_by_partition` is then what
+    the session watches, and at completion the partitions that have changed are read.
 
-    `is_idle` says that none of them has anything to answer, so that nothing needs to be looked at before it waits. `answer` is set when it
-    is parked."""
+    `is_idle` says that no partition has anything to answer, so none is looked at before the fetch waits. `answer` is set when it is
+    parked."""
 
     __slots__ = (
         "_available_bytes",
@@ -116,8 +116,8 @@ class DelayedFetch(DelayedOperation):
         try:
             return self._count_available(partition, target, end_offset) >= params.min_bytes
         except (KafkaError, StorageError):
-            # Retention has deleted what was waited for, or the disk fails. The re-read gives the fetcher the error. The code that
-            # woke it, maybe for a producer whose records are in the log by now, must not see it.
+            # Retention has deleted these records, or the disk has failed. The re-read gives the fetcher the error. The code that notified
+            # us must not see it: it may be an append whose records are in the log by now.
             return True
 
     def _is_truncated(self, partition: FetchablePartition, target: FetchTarget) -> bool:
@@ -125,7 +125,7 @@ class DelayedFetch(DelayedOperation):
         return self.params.isolation is FetchIsolation.LOG_END or target.fetch_offset > partition.log.log_end_offset
 
     def _count_available(self, partition: FetchablePartition, target: FetchTarget, end_offset: int) -> int:
-        """Bytes that all partitions together have, with `partition` counted anew."""
+        """Counts the bytes that all partitions together have; `partition` is counted again, the others have not changed."""
         available = count_available_bytes(partition.log, target.fetch_offset, end_offset, target.max_bytes, at_least=self.params.min_bytes)
         self._available_total += available - self._available_bytes.get(partition, 0)
         self._available_bytes[partition] = available

@@ -1,6 +1,7 @@
 """The values a fetch is made of: what is asked (FetchParams, FetchTarget) and what was read (PartitionRead).
 
-Also what fetches see of a partition (FetchablePartition), and what a partition keeps of those that watch it (PartitionWatcher).
+Also the part of a partition that fetches use (FetchablePartition), and the part of a fetch session that a partition uses
+(PartitionWatcher).
 
 Source: org.apache.kafka.server.storage.log FetchParams, FetchPartitionData; FetchRequest.PartitionData.
 """
@@ -39,7 +40,7 @@ class FetchIsolation(IntEnum):
 
 
 class FetchParams:
-    """What holds for all partitions of one fetch. Sizes are clamped by the handler."""
+    """The parameters that all partitions of one fetch share. The handler has clamped the sizes."""
 
     __slots__ = ("fetch_only_leader", "isolation", "max_bytes", "max_wait_ms", "min_bytes", "replica_epoch", "replica_id")
 
@@ -72,7 +73,7 @@ class FetchParams:
 
 
 class RackFetchParams(FetchParams):
-    """Of a consumer that a replica in its rack may serve, on the listener by which it came (KIP-392)."""
+    """The parameters of a consumer that a replica in its rack may serve, on the listener by which the consumer came (KIP-392)."""
 
     def __init__(self, params: FetchParams, rack_id: str, listener_name: str) -> None:
         for name in FetchParams.__slots__:
@@ -82,7 +83,7 @@ class RackFetchParams(FetchParams):
 
 
 class ThrottledFetchParams(FetchParams):
-    """Of a follower, while there are throttled replicas."""
+    """The parameters of a follower's fetch while there are throttled replicas."""
 
     def __init__(self, params: FetchParams, quota: ReplicationQuota) -> None:
         for name in FetchParams.__slots__:
@@ -90,7 +91,8 @@ class ThrottledFetchParams(FetchParams):
         self.quota = quota
 
     def holds_back(self, partition: FetchablePartition) -> bool:
-        """Whether the follower gets no records of it now. One that is in sync does, or a throttle would drive it out of the ISR."""
+        """Whether the throttle keeps this partition's records from the follower now. A follower that is in sync always gets them: a
+        throttle must not drive it out of the ISR."""
         quota = self.quota
         assert quota is not None
         return self.replica_id not in partition.isr and quota.is_throttled(partition.topic, partition.partition) and quota.is_exceeded
@@ -99,7 +101,7 @@ class ThrottledFetchParams(FetchParams):
 class FetchTarget:
     """One partition of a fetch. `topic` is None while the topic id is unknown here; the id is zero when names are used.
 
-    A fetch session keeps its targets from request to request, with what it last told its client of each."""
+    A fetch session keeps its targets from request to request, with what it last sent to its client about each."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -139,10 +141,10 @@ class FetchTarget:
         self.watched: FetchablePartition | None = None  # the partition that notifies the session of its changes
 
     def ask_again(self, target: FetchTarget) -> None:
-        """Take over what a later request of the session asks of this partition.
+        """Update the target to what a later request of the session asks of this partition.
 
-        A follower drops an answer to the leader epoch before, with the high watermark in it: it is told again. Kafka's CachedPartition
-        does not, so that its follower learns the high watermark when that moves."""
+        A follower drops an answer that belongs to an earlier leader epoch, and the high watermark in it. So a new leader epoch has the
+        high watermark sent again. Kafka's CachedPartition does not: its follower learns the high watermark when that moves."""
         if target.current_leader_epoch != self.current_leader_epoch:
             self.sent_high_watermark = UNKNOWN_OFFSET
         self.fetch_offset = target.fetch_offset
@@ -153,14 +155,14 @@ class FetchTarget:
 
 
 class DivergingEpoch(NamedTuple):
-    """Where the leader's log leaves the fetcher's: the largest common epoch and its end here."""
+    """Where the leader's log and the fetcher's diverge: the largest common epoch and its end offset in the leader's log."""
 
     epoch: int
     end_offset: int
 
 
 class PartitionRead:
-    """What reading one target gave. All offsets are -1 when `error_code` is set. Its last owner calls `release`."""
+    """The result of reading one target. All offsets are -1 when `error_code` is set. Its last owner calls `release`."""
 
     preferred_read_replica = NO_REPLICA
     """Where the consumer is to read instead: RedirectedRead has one."""
@@ -197,11 +199,11 @@ class PartitionRead:
 
     @property
     def has_news(self) -> bool:
-        """Whether there is something beside records to answer at once."""
+        """Whether it has something besides records that must be answered at once."""
         return self.error_code is not ErrorCode.NONE or self.diverging_epoch is not None or self.preferred_read_replica != NO_REPLICA
 
     def release(self) -> None:
-        """Give back the records; nobody will send them."""
+        """Release the records, which will not be sent."""
         records, self.records, self.size_bytes = self.records, EMPTY_RECORDS, 0
         release = getattr(records, "release", None)
         if release is not None:
@@ -209,7 +211,7 @@ class PartitionRead:
 
 
 class RedirectedRead(PartitionRead):
-    """Nothing was read: another replica is to serve this consumer (KIP-392)."""
+    """A read that gave nothing because another replica is to serve this consumer (KIP-392)."""
 
     def __init__(self, target: FetchTarget, log: Log, replica_id: int) -> None:
         super().__init__(target, ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset)
@@ -221,13 +223,13 @@ class PartitionWatcher(Protocol):
 
     watched: dict[FetchablePartition, FetchTarget]
 
-    def note_change(self, partition: FetchablePartition) -> DelayedOperation | None: ...
+    def mark_changed(self, partition: FetchablePartition) -> DelayedOperation | None: ...
 
     def unwatch(self, target: FetchTarget) -> None: ...
 
 
 class FetchablePartition(Protocol):
-    """What a fetch that waits, and a session that watches, see of a Partition."""
+    """The part of a Partition that a waiting fetch and a watching session use."""
 
     @property
     def topic(self) -> str: ...
@@ -264,4 +266,4 @@ class FetchablePartition(Protocol):
 
     def is_caught_up(self, target: FetchTarget, node_id: int, broker_epoch: int) -> bool: ...
 
-    def note_caught_up(self, target: FetchTarget, node_id: int, broker_epoch: int, now_ms: int) -> bool: ...
+    def record_caught_up(self, target: FetchTarget, node_id: int, broker_epoch: int, now_ms: int) -> bool: ...

@@ -1,7 +1,8 @@
-"""FetchReader: the way of a fetch through the partitions of this broker, the reading half of Kafka's ReplicaManager.
+"""FetchReader: reads the partitions of this broker for a fetch, and parks the fetch when there is not enough to answer. It is the reading
+half of Kafka's ReplicaManager.
 
-The Fetch handler takes its steps: `find_wait`, for a fetch that has nothing to read yet; else `read`, or `read_one` for one partition;
-then `delay`, where that was not enough; and `park` for what waits.
+The Fetch handler calls its methods in this order. `find_wait` returns the wait of a fetch that has nothing to read yet. Otherwise `read`,
+or `read_one` for one partition, reads, and `delay` returns the wait if that was not enough. `park` then makes the fetch wait.
 
 Source: kafka.server.ReplicaManager.fetchMessages, readFromLog.
 """
@@ -61,15 +62,15 @@ class FetchReader:
         self.selector = selector
 
     def find_wait(self, params: FetchParams, targets: list[FetchTarget], session: FetchSession | None) -> DelayedFetch | None:
-        """The wait, to give to `park`, of a fetch whose targets have nothing to answer; None when they have to be read.
+        """Returns the DelayedFetch, to be given to `park`, of a fetch whose targets have nothing to answer; None when they have to be read.
 
-        Told by offsets alone, for a consumer that waits for any byte and for a follower that has everything. Each partition occurs once.
-        Within a `session` that watches, the targets are what changed; it waits for all."""
+        Offsets alone decide, for a consumer that waits for any byte and for a follower that has everything. Each partition occurs once.
+        Within a `session` that watches, the targets are the changed partitions, and the fetch waits for all of the session."""
         if params.max_wait_ms <= 0 or not (targets or session is not None):
             return None
         if params.replica_id >= 0:
             level = self._find_level(params, targets) if params.min_bytes > 0 and session is None else None
-            return None if level is None else self._delayed(params, targets, level, None, is_idle=self._note_caught_up(params, level))
+            return None if level is None else self._delayed(params, targets, level, None, is_idle=self._record_caught_up(params, level))
         if params.min_bytes != 1 or params.rack_id:
             return None
         idle: dict[FetchablePartition, FetchTarget] = {}  # 0.4 µs a partition against 2.5 µs for reading it
@@ -89,10 +90,11 @@ class FetchReader:
         return self._delayed(params, targets, idle, session, is_idle=session is None or not session.changed)
 
     def read_one(self, params: FetchParams, target: FetchTarget, *, may_wait_for_disk: bool, is_arrival: bool) -> PartitionRead:
-        """Read the one target of a fetch; its first batch even if that is larger than every limit (KIP-74). The records are the caller's.
-        ColdRead, and nothing has happened, where it would have to wait for the disk and may not (storage/page_cache.py).
+        """Read the only target of a fetch: at least its first batch, even if that is larger than every limit (KIP-74). The caller releases
+        the records. Raises ColdRead, without any effect, when the read would wait for the disk and `may_wait_for_disk` is False
+        (storage/page_cache.py).
 
-        A follower's position is noted only when its request arrives."""
+        A follower's position is recorded only if `is_arrival`: when its request arrives, and not on a later read of the same request."""
         advanced: list[Partition] | None = [] if is_arrival else None
         max_bytes = target.max_bytes if target.max_bytes < params.max_bytes else params.max_bytes
         policy.may_wait = may_wait_for_disk
@@ -113,8 +115,9 @@ class FetchReader:
         is_arrival: bool = False,
         arrival: Deferred | None = None,
     ) -> Generator[Deferred | None, Any, list[PartitionRead]]:
-        """Read each target as it is at its turn. As `read_one`, but the first batch is that of the first target that is not empty, and
-        where a read waits for the disk, a thread brings it in meanwhile. `arrival` is of what the first target waits for."""
+        """Read all targets, as `read_one` does, except that the guaranteed first batch is that of the first target that is not empty.
+        Where a read would wait for the disk, a thread reads that part into memory meanwhile. `arrival` is the read of the disk that the
+        first target waits for."""
         reads: list[PartitionRead] = []
         advanced: list[Partition] | None = [] if is_arrival else None
         left_bytes = params.max_bytes
@@ -144,7 +147,7 @@ class FetchReader:
                 self._waiting.wake(partition)
                 yield None
         except BaseException:
-            for read in reads:  # nobody will send them: else their segment files stay open for good
+            for read in reads:  # they will not be sent, and would keep their segment files open
                 read.release()
             raise
         return reads
@@ -152,8 +155,8 @@ class FetchReader:
     def delay(
         self, params: FetchParams, targets: list[FetchTarget], reads: list[PartitionRead], session: FetchSession | None
     ) -> DelayedFetch | None:
-        """The wait, to give to `park`, of a fetch for which `reads` are not enough; they are released then. None when they are its answer:
-        there are min_bytes, nothing to wait for, or an error or divergence to tell."""
+        """Returns the DelayedFetch, to be given to `park`, of a fetch for which `reads` are not enough, and releases them. None when
+        they are its answer: they have min_bytes, there is nothing to wait for, or there is an error or divergence to report."""
         if session is not None:
             for partition, target in self._by_partition(targets).items():
                 session.watch(target, partition)
@@ -169,8 +172,9 @@ class FetchReader:
         return self._delayed(params, targets, {} if session is not None else self._by_partition(targets), session, is_idle=False)
 
     def park(self, operation: DelayedFetch, answer: OnFetched) -> bool:
-        """Wait for at most max_wait_ms, until there is enough to answer. Then `answer` is called with the targets to read once more: now,
-        and False is returned, or later, unless `ReplicaManager.fetch_purgatory.cancel` is given the operation."""
+        """Wait for at most max_wait_ms until there is enough to answer; then call `answer` with the targets to read once more. Returns
+        False if `answer` was called now, True if it will be called later. `ReplicaManager.fetch_purgatory.cancel` ends the wait without
+        a call."""
         operation.answer = answer
         keys = () if operation.session is not None else operation.targets_by_partition
         if operation.is_idle:
@@ -198,8 +202,8 @@ class FetchReader:
         return operation
 
     def _find_level(self, params: FetchParams, targets: list[FetchTarget]) -> dict[FetchablePartition, FetchTarget] | None:
-        """The targets by their partitions if the follower has everything that they have, and is one of them; None when they have to be
-        read. 1 µs a partition against 6 µs."""
+        """Returns the targets by their partitions if the fetcher is a replica of all of them and has everything that they have; None
+        when they have to be read. It takes 1 µs a partition, reading takes 6."""
         level: dict[FetchablePartition, FetchTarget] = {}
         replica_id, broker_epoch, topics = params.replica_id, params.replica_epoch, self._topics
         for target in targets:
@@ -210,13 +214,14 @@ class FetchReader:
             level[partition] = target
         return level
 
-    def _note_caught_up(self, params: FetchParams, level: dict[FetchablePartition, FetchTarget]) -> bool:
-        """Note that the follower has everything. Returns whether it still has when the requests that waited for that are answered."""
+    def _record_caught_up(self, params: FetchParams, level: dict[FetchablePartition, FetchTarget]) -> bool:
+        """Record that the follower has everything, and answer the requests that waited for that. Returns whether the follower still has
+        everything then."""
         now_ms, replica_id, broker_epoch = self._clock.monotonic_ms(), params.replica_id, params.replica_epoch
         advanced: list[FetchablePartition] = []
         for partition, target in level.items():
             partition.metrics.total_fetch_requests += 1
-            if partition.note_caught_up(target, replica_id, broker_epoch, now_ms):
+            if partition.record_caught_up(target, replica_id, broker_epoch, now_ms):
                 advanced.append(partition)
         if not advanced:
             return True
@@ -287,9 +292,9 @@ class FetchReader:
 
 
 def _has_nothing_from(partition: Partition, offset: int) -> bool:
-    """Whether a follower at `offset` has all that there is, though the log ends further on: a power cut may leave a log that ends in an
-    empty segment. Such a follower counts as being at the end, or it would never be in sync again (UnifiedLog.read: "we are beyond the end
-    of the last segment with no data fetched")."""
+    """Whether a follower at `offset` has all records although the log ends at a higher offset: a power cut may leave a log that ends in
+    an empty segment. Such a follower counts as being at the end, or it would never be in sync again (UnifiedLog.read: "we are beyond the
+    end of the last segment with no data fetched")."""
     try:
         return partition.log.segments.has_nothing_from(offset)
     except OSError as error:

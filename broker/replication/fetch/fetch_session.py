@@ -1,8 +1,8 @@
-"""Fetch sessions (KIP-227): what a client fetches is remembered, so that it sends and gets only what changed.
+"""Fetch sessions (KIP-227): the broker remembers what a client fetches, so that client and broker send only what changed.
 
-Kafka looks at every partition of a session at each request. Here a consumer's session watches its partitions and a request looks
-only at those that changed, or that the client moved, since it was last told: an idle session of 1,000 partitions costs what one of
-a single partition does. Followers are the exception: each of their fetches counts for every partition.
+Kafka looks at every partition of a session at each request. Here a consumer's session watches its partitions, and a request looks only at
+those that have changed, or that the client has moved, since the last answer. So an idle session of 1,000 partitions costs as much as one of
+a single partition. A follower's session does not watch: each of its fetches counts for every partition.
 
 `fetch_session_cache.py` makes sessions and ends them. Source: kafka.server.FetchSession, org.apache.kafka.common.requests.FetchMetadata.
 """
@@ -27,9 +27,9 @@ PartitionKey = tuple[bytes | str, int]
 
 
 class FetchSession:
-    """One client's partitions. `changed` holds those to look at, in the order in which to read them next.
+    """One client's partitions. `changed` holds those to look at, in the order of the next read.
 
-    Invariant: a partition that is not among the changed had nothing to answer when it left them, and is watched since."""
+    Invariant: a partition outside `changed` had nothing to answer when it left `changed`, and has been watched since."""
 
     __slots__ = (
         "_has_ended",
@@ -77,13 +77,13 @@ class FetchSession:
 
     @property
     def is_watching(self) -> bool:
-        """Whether it leaves partitions alone until they change; if not, all are among the changed always.
+        """Whether it looks at a partition only when that has changed. If not, all partitions are always in `changed`.
 
         A follower's does not, nor one that reads to the log's end, because nothing notifies sessions when that moves."""
         return not self.is_privileged and self._isolation is not FetchIsolation.LOG_END
 
     def is_abandoned(self, now_ms: int) -> bool:
-        """Whether its client has gone, as far as can be known."""
+        """Whether its client is taken to be gone: its connection has ended, and for ABANDONED_AGE_MS no request has come; none waits."""
         return (
             self.connection.is_closed
             and now_ms - self.last_used_ms >= ABANDONED_AGE_MS
@@ -111,11 +111,11 @@ class FetchSession:
             self._last_full_look_ms = now_ms
             self.changed |= dict.fromkeys(self.targets.values())
 
-    def note_change(self, partition: FetchablePartition) -> DelayedOperation | None:
+    def mark_changed(self, partition: FetchablePartition) -> DelayedOperation | None:
         """`partition` changed: the next request looks at it. Returns the request that waits, if one does."""
         target = self.watched.get(partition)
         if target is None:
-            return None  # it left while others were told
+            return None  # it left while others were notified
         self.changed[target] = None
         parked = self.parked
         if parked is not None and not parked.is_completed:
@@ -125,7 +125,7 @@ class FetchSession:
         return None
 
     def watch(self, target: FetchTarget, partition: FetchablePartition) -> None:
-        """Be told when `partition`, which `target` names, changes; as long as the session has the target."""
+        """Have the session notified when `partition`, which `target` names, changes, as long as the session has the target."""
         if target.watched is not partition:
             self.unwatch(target)
             target.watched = partition
@@ -152,7 +152,7 @@ class FetchSession:
             self.changed.pop(target, None)
 
     def close(self) -> None:
-        """The session ended. A request that still waits is still notified of changes; the next request finds no session."""
+        """End the session. A request that still waits is still notified of changes; the next request finds no session."""
         self._has_ended = True
         if self.parked is not None and not self.parked.is_completed:
             return
@@ -162,7 +162,7 @@ class FetchSession:
         self.watched.clear()
 
     def close_if_ended(self) -> None:
-        """A request is answered. Unwatch the partitions that it began to watch after the session ended."""
+        """Called when a request is answered: unwatch the partitions that it began to watch after the session ended."""
         if self._has_ended:
             self.close()
 

@@ -32,10 +32,10 @@ CACHED_PARTITIONS_MAX = 50_000
 
 
 class FetchContext:
-    """How one request takes part in a session; here: not at all (full fetch with the final epoch).
+    """How one request takes part in a session. This base class is for a request without a session (a full fetch with the final epoch).
 
-    `targets` are those to look at, None for those that the request names. `watching` is the session that is notified of the changes of all
-    others, if there is one. `session_id` and `error_code` are for the response, once `answer` was called."""
+    `targets` are those to look at; None means those that the request names. `watching` is the session, if there is one, that is notified
+    of changes of the other targets. `session_id` and `error_code` are for the response and valid once `answer` was called."""
 
     __slots__ = ("error_code", "session_id", "targets", "watching")
 
@@ -46,8 +46,8 @@ class FetchContext:
         self.error_code = ErrorCode.NONE
 
     def answer(self, reads: list[PartitionRead]) -> list[PartitionRead]:
-        """Returns what to send of `reads`, the reads of all targets in any order. Those left out hold no records. Called once, when the
-        answer leaves."""
+        """Returns those of `reads`, the reads of all targets in any order, that are to be sent. The others hold no records. Called once,
+        when the answer is sent."""
         return reads
 
 
@@ -94,7 +94,7 @@ class IncrementalFetchContext(FetchContext):
         self._epoch = session.epoch
 
     def answer(self, reads: list[PartitionRead]) -> list[PartitionRead]:
-        """INVALID_FETCH_SESSION_EPOCH when a later request of the session came by while this one waited."""
+        """Sets INVALID_FETCH_SESSION_EPOCH if a later request of the session arrived while this one waited."""
         session = self.session
         if session.epoch == self._epoch:
             selected = session.select(reads)
@@ -139,8 +139,8 @@ class FetchSessionCache:
         is_privileged: bool,
         isolation: FetchIsolation,
     ) -> FetchContext | ErrorCode:
-        """The part this request has in a session, or the error that makes its client begin anew. A session `is_privileged` if it is a
-        follower's."""
+        """Returns the request's context, which may hold an error that makes the client begin a new session. A follower's session
+        `is_privileged`."""
         now_ms = self._now_ms = self._clock.monotonic_ms()
         session = self._sessions.get(session_id)
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -160,7 +160,7 @@ class FetchSessionCache:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if not session.targets:
             self._remove(session)
-            return WITHOUT_SESSION  # what the request names it is still told, once
+            return WITHOUT_SESSION  # the request is still answered, this once
         session.last_used_ms = now_ms
         if session.connection is not connection:
             session.connection = connection
@@ -172,7 +172,7 @@ class FetchSessionCache:
     def maybe_create(
         self, targets: dict[PartitionKey, FetchTarget], connection: ConnectionFacts, *, uses_topic_ids: bool, is_privileged: bool
     ) -> int:
-        """A new session's id, or NO_SESSION_ID when the cache is full of sessions with a better right to their place."""
+        """Returns a new session's id, or NO_SESSION_ID when the cache is full of sessions that rank higher."""
         if not self._has_room(1, len(targets)) and not self._try_make_room(is_privileged, len(targets)):
             return NO_SESSION_ID
         session_id = self._random.randint(1, SESSION_ID_MAX)
@@ -191,7 +191,8 @@ class FetchSessionCache:
         return len(self._sessions) + sessions <= self.slots_max and self.partitions_count + partitions <= CACHED_PARTITIONS_MAX
 
     def _recount(self, session: FetchSession) -> bool:
-        """Its targets are others now. False if it has grown beyond what there is room for: it ends, and its client begins anew."""
+        """Count the session's targets again after they changed. Returns False if there is no room for them: the session has ended then,
+        and its client begins a new one."""
         grown = len(session.targets) - session.counted
         session.counted += grown
         self.partitions_count += grown
@@ -201,8 +202,9 @@ class FetchSessionCache:
         return True
 
     def _try_make_room(self, is_privileged: bool, size: int) -> bool:
-        """Evict by age of the last use, else the smallest sessions that the newcomer outranks (followers outrank consumers, more
-        partitions outrank fewer). A session keeps its place for its first two minutes against its own rank."""
+        """Evict the session that was used least recently, if that was two minutes ago; else the smallest sessions that the new one
+        outranks. Followers outrank consumers, and more partitions outrank fewer. In its first two minutes a session is not evicted for
+        one of its own rank."""
         while self._sessions and not self._has_room(1, size):
             stalest = next(iter(self._sessions.values()))
             if self._now_ms - stalest.last_used_ms <= EVICTION_AGE_MS:
@@ -211,7 +213,7 @@ class FetchSessionCache:
         return self._has_room(1, size)
 
     def _try_evict_lesser(self, is_privileged: bool, size: int) -> bool:
-        """As few as will do, or none if all would not do."""
+        """Evict as few sessions as are needed, or none if all of them would not be enough."""
         evictable = [
             session
             for session in self._sessions.values()
@@ -239,7 +241,7 @@ class FetchSessionCache:
             self._ending.resume()
 
     def _end_abandoned(self) -> Generator[None, None, None]:
-        """End the sessions that nobody goes on with."""
+        """End the sessions whose clients are gone."""
         now_ms = self._clock.monotonic_ms()
         for session in list(self._sessions.values()):
             if session.is_abandoned(now_ms):
@@ -251,7 +253,7 @@ class FetchSessionCache:
         self.evicted_count += 1
 
     def _remove(self, session: FetchSession) -> None:
-        """It ends, unless it has already."""
+        """End the session, unless it has ended already."""
         if self._sessions.get(session.session_id) is session:
             del self._sessions[session.session_id]
             self.partitions_count -= session.counted
@@ -259,7 +261,7 @@ class FetchSessionCache:
 
 
 def _targets_by_key(reads: list[PartitionRead]) -> dict[PartitionKey, FetchTarget]:
-    """The targets by their keys; notes that their clients know what was read."""
+    """Returns the targets by their keys, and records that the client knows what was read."""
     targets: dict[PartitionKey, FetchTarget] = {}
     for read in reads:
         target = read.target

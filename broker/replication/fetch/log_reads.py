@@ -1,4 +1,4 @@
-"""What a fetch asks of a partition's log, whoever leads the partition: where two logs diverge, and how many bytes a read would give.
+"""Questions of a fetch to a partition's log, on leader and follower alike: where two logs diverge, and how many bytes a read would give.
 
 All functions are free of effects. The reads themselves are `Partition.read`. Source: kafka.cluster.Partition, DelayedFetch.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def find_diverging_epoch(log: Log, target: FetchTarget) -> DivergingEpoch | None:
-    """Where the fetcher has to cut its log, None when its log is a prefix of `log` (KIP-595, KIP-320).
+    """Returns where the fetcher has to truncate its log; None when its log is a prefix of `log` (KIP-595, KIP-320).
 
     Raises OFFSET_OUT_OF_RANGE when that is not known."""
     if target.last_fetched_epoch == log.leader_epochs.latest_epoch and log.log_start_offset <= target.fetch_offset <= log.log_end_offset:
@@ -30,8 +30,8 @@ def find_diverging_epoch(log: Log, target: FetchTarget) -> DivergingEpoch | None
 
 
 def count_available_bytes(log: Log, offset: int, end_offset: int, max_bytes: int, *, at_least: int) -> int:
-    """Bytes of whole batches in [offset, end_offset), at most `max_bytes`. If they continue in a later segment, at least `at_least`: a
-    read ends with its segment, so waiting for more of them would never end (DelayedFetch's Case F)."""
+    """Returns the bytes of whole batches in [offset, end_offset), at most `max_bytes`. If the batches continue in a later segment, at
+    least `at_least` is returned: a read ends with its segment, so a wait for more bytes would never end (DelayedFetch's Case F)."""
     if segment_end_offset(log, offset, end_offset) < end_offset:
         return max(at_least, 1)
     records = log.read(offset, max_bytes=max_bytes, end_offset=end_offset, minimum_one_batch=True)

@@ -23,11 +23,11 @@ class RackAwareReplicaSelector:
         self._metadata = metadata
 
     def find_replica(self, partition: Partition, params: RackFetchParams, target: FetchTarget) -> int | None:
-        """The replica in the consumer's rack that has what it asks for and has caught up furthest; None where that is the leader, this
-        broker, or nobody.
+        """Returns the replica in the consumer's rack that has the requested offset and is the furthest caught up. None if that is the
+        leader, which is this broker, or if there is none.
 
-        Only members of the ISR: a consumer that is sent to one that lags would come back again and again. And only brokers that are
-        unfenced and have the listener that the consumer came by."""
+        Only members of the ISR qualify: a replica that lags would send the consumer back again and again. The broker must be unfenced
+        and have the listener by which the consumer came."""
         if not partition.is_leader or self._is_in_rack(self._metadata.node_id, params):
             return None
         followers = [

@@ -19,7 +19,7 @@ NOT_DELAYED = 0
 class Phase(Enum):
     """TRUNCATING → FETCHING ⇄ LOOKING_UP_END → LOOKING_UP_START → FETCHING.
 
-    Only a log without epochs begins with TRUNCATING. For any other the leader's answer to a Fetch says where to cut."""
+    Only a log without epochs begins with TRUNCATING. For any other log, the leader's answer to a Fetch says where to truncate it."""
 
     TRUNCATING = "cut to the high watermark"
     FETCHING = "fetch"
@@ -53,7 +53,7 @@ class FetchState:
         self.delayed_until_ms = NOT_DELAYED
         self.delays_count = 0
         """How often in a row the leader did not answer, or did not know that it leads in this epoch."""
-        self.leader_high_watermark = UNKNOWN_OFFSET  # as its last answer says
+        self.leader_high_watermark = UNKNOWN_OFFSET  # in its last answer
 
     @property
     def lag(self) -> int:
@@ -62,16 +62,17 @@ class FetchState:
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether it has what the leader has committed, as far as its last answer says."""
+        """Whether it has everything that the leader had committed at its last answer."""
         return 0 <= self.leader_high_watermark <= self.fetch_offset
 
     @property
     def is_ready(self) -> bool:
-        """Whether a Fetch may name it, unless it waits for this broker's disk."""
+        """Whether a Fetch may name it. `waits_for_disk` may forbid that all the same."""
         return self.phase is Phase.FETCHING and self.delayed_until_ms == NOT_DELAYED
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether a Fetch must not name it yet: with flush.messages=1 the leader takes everything before the fetch offset as durable."""
+        """Whether a Fetch must not name it until its log is durable: with flush.messages=1 the leader takes everything before the fetch
+        offset as durable."""
         partition = self.partition
         return partition.waits_for_flush and partition.log.durable_end_offset < partition.log.log_end_offset

@@ -1,7 +1,7 @@
-"""What a partition tells the replica fetchers: to fetch from its leader from now on, or no more.
+"""The interface by which a partition starts and stops its replica fetcher.
 
-A partition calls `add` and `remove` in the middle of a change of the metadata; fetchers take that over and act in a later turn of the
-loop. Source: kafka.server.AbstractFetcherManager, InitialFetchState.
+A partition calls `add` and `remove` in the middle of a change of the metadata; the fetchers act on it in a later turn of the loop. Source:
+kafka.server.AbstractFetcherManager, InitialFetchState.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 class InitialFetch(NamedTuple):
     """Where a follower begins in a leader epoch.
 
-    `last_fetched_epoch` is the epoch of its last record, by which the leader finds where the logs part (KIP-595); -1 if it knows
-    no epochs: then `fetch_offset` is its high watermark, up to which no log differs, and it cuts its log there first."""
+    `last_fetched_epoch` is the epoch of its last record, by which the leader finds where the logs diverge (KIP-595). It is -1 if the log
+    has no epochs. `fetch_offset` is then its high watermark, up to which all logs are equal, and the follower truncates its log there
+    first."""
 
     topic_id: bytes
     leader_id: int
@@ -29,7 +30,7 @@ class InitialFetch(NamedTuple):
 
 
 class ReplicaLag(NamedTuple):
-    """How many committed records a replica of this broker lacks, as its leader's last answer says."""
+    """How many committed records a replica of this broker lacked at its leader's last answer."""
 
     fetcher_name: str
     topic: str
@@ -38,7 +39,7 @@ class ReplicaLag(NamedTuple):
 
 
 class FollowedPartition(Protocol):
-    """What a fetcher sees of a Partition that follows."""
+    """The part of a following Partition that a fetcher uses."""
 
     @property
     def topic(self) -> str: ...
@@ -72,17 +73,17 @@ class FollowedPartition(Protocol):
 
 
 class FetcherControl(Protocol):
-    """The fetchers, as partitions know them."""
+    """The part of the fetchers that partitions use."""
 
     def add(self, partition: FollowedPartition, start: InitialFetch) -> None:
-        """Fetch `partition` from its leader, from `start` on, until `remove`. It is not among the fetched ones."""
+        """Fetch `partition` from its leader, from `start` on, until `remove`. It must not be fetched already."""
 
     def remove(self, partition: FollowedPartition) -> None:
-        """Fetch `partition` no more; an answer that is on its way is dropped. It may not be among the fetched ones."""
+        """Stop fetching `partition`; an answer that is on its way is dropped. Does nothing if it is not fetched."""
 
 
 class NoFetchers:
-    """The FetcherControl of a broker alone: nobody is there to be followed."""
+    """The FetcherControl of a single-node cluster, where no partition follows another broker."""
 
     def add(self, partition: FollowedPartition, start: InitialFetch) -> None:
         pass
@@ -92,7 +93,7 @@ class NoFetchers:
 
 
 class FetchersOnDemand:
-    """The FetcherControl of a broker that may have something to follow: the first `add` makes the real one."""
+    """The FetcherControl of a broker in a cluster of several: the first `add` creates the real one."""
 
     def __init__(self, make: Callable[[], FetcherControl]) -> None:
         self._make = make

@@ -1,9 +1,9 @@
-"""LeaderFetcher: what a follower asks of one leader next, and what it does with the answers. Sends nothing and knows no clock.
+"""LeaderFetcher: builds a follower's requests to one leader and acts on the answers. It sends nothing and has no clock.
 
 The partitions of one fetcher share one Fetch at a time. The owner calls `next_request`, sends the request, and gives the answer to
-`take_answer`. If there is no answer, it calls `note_failure`. Then it calls `next_request` again. While a request is under way, partitions
-may be removed, or added again in a new leader epoch. So a part of an answer counts only if its partition is still at the offset and in
-the leader epoch that the request named.
+`take_answer`. If there is no answer, it calls `handle_failure`. Then it calls `next_request` again. While a request is under way,
+partitions may be removed, or added again in a new leader epoch. So a part of an answer counts only if its partition is still at the offset
+and in the leader epoch that the request named.
 
 Source: kafka.server.AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint.
 """
@@ -33,11 +33,11 @@ from storage.errors import StorageError, is_descriptor_shortage
 logger = logging.getLogger("barnabas.replication")
 
 REPLICA_STATE_VERSION_MIN = 15
-LEADER_WAIT_MS = 5  # until a leader is asked again that may be ready in a moment; the wait doubles with each try
+LEADER_WAIT_MS = 5  # before a leader that may soon be ready is asked again; doubles with each try
 LEADER_WAIT_DOUBLINGS_MAX = 10
 LEADER_UNAWARE = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID)
-THROTTLE_WAIT_MS = 100  # until a throttled partition that waits is looked at again
-CHECKPOINT_WAIT_MS = 20  # until it is looked again whether a checkpoint was written, which takes two fsyncs
+THROTTLE_WAIT_MS = 100  # between two checks of a throttled partition
+CHECKPOINT_WAIT_MS = 20  # between two checks whether a checkpoint was written, which takes two fsyncs
 DISK_WAIT_MAX_MS = 5  # how long the leader may keep a fetch while other partitions wait for this broker's disk
 ALL_TAKEN: Iterator[None] = iter(())
 
@@ -61,13 +61,13 @@ class FollowerEvents(Protocol):
         """Records were appended; they may be due for a flush."""
 
     def on_waiting_for_disk(self, partition: FollowedPartition) -> None:
-        """It is fetched again once its log is durable: flush it, and then have `next_request` called."""
+        """The partition is fetched again once its log is durable. Flush the log, then have `next_request` called."""
 
     def may_truncate(self, partition: FollowedPartition, offset: int) -> bool:
-        """Asked before the log is cut there; if not now, again in CHECKPOINT_WAIT_MS."""
+        """Whether the log may be truncated to `offset` now. If not, it is asked again after CHECKPOINT_WAIT_MS."""
 
     def on_truncated(self, partition: FollowedPartition) -> None:
-        """The log ends earlier than it did."""
+        """The log was truncated."""
 
     def on_disk_failure(self, partition: FollowedPartition, error: StorageError) -> None:
         """The partition's disk failed."""
@@ -92,7 +92,7 @@ class LeaderFetcher:
         self._of_one: FetchOfOne | None = None
 
     def __len__(self) -> int:
-        """How many partitions it fetches. One that failed is not among them: newer metadata brings it back."""
+        """How many partitions it fetches. Those that failed are not counted: newer metadata brings them back."""
         return len(self._states)
 
     def lags(self) -> Iterator[tuple[FollowedPartition, int]]:
@@ -105,7 +105,7 @@ class LeaderFetcher:
         return min((state.delayed_until_ms for state in self._delayed.values()), default=None)
 
     def add(self, partition: FollowedPartition, start: InitialFetch) -> None:
-        """Fetch it from now on."""
+        """Start to fetch the partition."""
         state = FetchState(partition, start)
         self._forget(state.key)
         self._states[state.key] = state
@@ -113,11 +113,11 @@ class LeaderFetcher:
             self._truncating[state.key] = state
 
     def remove(self, partition: FollowedPartition) -> None:
-        """Fetch it no more. Does nothing if it is not fetched here."""
+        """Stop fetching the partition. Does nothing if it is not fetched here."""
         self.take(partition)
 
     def take(self, partition: FollowedPartition) -> FetchState | None:
-        """The same. Returns how far it was; None if it is not fetched here."""
+        """As `remove`. Returns the partition's last state; None if it is not fetched here."""
         key = partition.topic_id, partition.partition
         state = self._states.get(key)
         if state is None or state.partition is not partition:
@@ -135,8 +135,8 @@ class LeaderFetcher:
     def next_request(self, *, fetch_version: int, list_offsets_version: int, broker_epoch: int, now_ms: int) -> (
         FetchRequest | ListOffsetsRequest | None
     ):  # fmt: skip
-        """What to ask now, in that version. None if there is nothing to ask until `wakes_at_ms`, or until partitions that wait for the
-        disk are durable."""
+        """Returns the next request, in that version. None if there is nothing to ask until `wakes_at_ms`, or until partitions that wait
+        for the disk are durable."""
         if self._delayed or self._waiting_for_disk:
             self._end_waits(now_ms)
         if self._truncating:
@@ -167,7 +167,7 @@ class LeaderFetcher:
         return request
 
     def _max_wait_ms(self, now_ms: int) -> int:
-        """How long the leader may keep the fetch: not longer than partitions that it does not name have to wait."""
+        """Returns how long the leader may park the fetch: only until the first of the partitions that it leaves out is due."""
         wait_ms = self._settings.max_wait_ms
         if self._waiting_for_disk:
             wait_ms = min(wait_ms, DISK_WAIT_MAX_MS)
@@ -192,7 +192,7 @@ class LeaderFetcher:
         )
 
     def _asked(self, key: PartitionKey) -> FetchPartition | None:
-        """What a Fetch asks of a partition; None while it leaves the partition out."""
+        """Returns a Fetch's entry for a partition; None while the partition is left out."""
         state = self._states.get(key)
         if state is None or not state.is_ready:
             return None
@@ -222,7 +222,7 @@ class LeaderFetcher:
                 self._changed[key] = None
 
     def _hold_back(self, now_ms: int) -> None:
-        """While the bound is exceeded, leave out the throttled partitions. Those in sync stay, or a throttle would drive them out of the
+        """Leave out the throttled partitions while the bound is exceeded. Those in sync stay: a throttle must not drive them out of the
         ISR."""
         quota = self._quota
         if quota.is_exceeded:
@@ -231,11 +231,11 @@ class LeaderFetcher:
                     self._delay(state, now_ms, THROTTLE_WAIT_MS)
 
     def _cut_to_high_watermarks(self, now_ms: int) -> None:
-        """Cut the logs that know no epochs: the leader cannot find where they diverge from its own."""
+        """Truncate the logs without epochs to their high watermarks: the leader cannot find where they diverge from its own."""
         truncating, self._truncating = self._truncating, {}
         for key, state in truncating.items():
             if key not in self._states:
-                continue  # removed by the failure of another one's disk
+                continue  # removed when another one's disk failed
             try:
                 self._truncate(state, state.fetch_offset, now_ms)
             except StorageError as failure:
@@ -249,16 +249,16 @@ class LeaderFetcher:
             self._changed[state.key] = None
 
     def _wait_for_leader(self, state: FetchState, now_ms: int) -> None:
-        """Ask again soon: the leader reads the metadata that elected it a few milliseconds later than this broker, or was just started
-        and listens in a moment; and producers that use acks=all wait for this fetch."""
+        """Ask again soon. The leader may read the metadata that elected it a few milliseconds later than this broker, or may just have
+        been started. Producers that use acks=all wait for this fetch."""
         backoff_ms = LEADER_WAIT_MS << min(state.delays_count, LEADER_WAIT_DOUBLINGS_MAX)
         state.delays_count += 1
         self._delay(state, now_ms, min(backoff_ms, self._settings.backoff_ms))
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def note_failure(self, now_ms: int) -> None:
-        """The request has no answer: ask nothing for a while, which grows up to replica.fetch.backoff.ms."""
+    def handle_failure(self, now_ms: int) -> None:
+        """The request got no answer. Ask nothing for a while; the wait grows with each failure, up to replica.fetch.backoff.ms."""
         self.begin_anew()
         for state in tuple(self._states.values()):
             self._end_look_up(state)
@@ -271,8 +271,8 @@ class LeaderFetcher:
     def take_answer(
         self, request: FetchRequest | ListOffsetsRequest, response: FetchResponse | ListOffsetsResponse, *, now_ms: int, wall_ms: int
     ) -> Iterator[None]:
-        """Act on an answer, a partition at a time: others may be served at each step, and `add` and `remove` be called. An answer of one
-        partition, for which producers wait, is acted on before this returns."""
+        """Process an answer, one partition a step. The loop may serve others between two steps, and `add` and `remove` may be called
+        there. An answer for a single partition, for which producers wait, is processed before this returns."""
         if isinstance(request, ListOffsetsRequest):
             assert isinstance(response, ListOffsetsResponse)
             return self._take_offsets(response, now_ms)
@@ -281,7 +281,7 @@ class LeaderFetcher:
         if self._quota.throttled:
             self._record_throttled(parts)
         sent = self._session.sent
-        if not self._session.note_answer(response, parts.keys()):
+        if not self._session.handle_response(response, parts.keys()):
             if response.error_code != ErrorCode.NONE and not is_session_error(request, response.error_code):
                 self._log.warning("fetch refused", "Fetch refused error=%d partitions=%d", response.error_code, len(self._states))
                 self.begin_anew()
@@ -313,7 +313,7 @@ class LeaderFetcher:
             self._take_part(state, data, now_ms, wall_ms)
 
     def _record_throttled(self, parts: Mapping[PartitionKey, PartitionData]) -> None:
-        """Count what throttled partitions got, those in sync too."""
+        """Count the bytes of throttled partitions, including those in sync."""
         quota = self._quota
         size_bytes = 0
         for key, data in parts.items():
@@ -327,8 +327,8 @@ class LeaderFetcher:
         try:
             if error == ErrorCode.NONE:
                 if data.diverging_epoch.epoch >= 0:
-                    # Nothing else of this answer counts: our log has to become a prefix of the leader's first. The session begins
-                    # anew because in the old one Kafka's leader does not repeat the high watermark of this answer.
+                    # The rest of this answer is ignored: our log has to become a prefix of the leader's first. A new session begins,
+                    # because in the old one Kafka's leader would not repeat the high watermark of this answer.
                     self._session.begin_anew()
                     self._truncate(state, find_truncation_offset(state.partition.log, data.diverging_epoch), now_ms)
                 else:
@@ -373,20 +373,21 @@ class LeaderFetcher:
         except StorageError as failure:
             if not is_descriptor_shortage(failure):
                 raise
-            # The disk is well and stays online. No newer metadata would bring the partition back, so it is fetched again later.
-            self._note_log_end(state)
+            # The disk works and stays online. No newer metadata would bring the partition back, so it is fetched again later.
+            self._update_fetch_offset(state)
             self._delay(state, now_ms)
             self._events.on_disk_failure(partition, failure)
             return
         state.leader_high_watermark = data.high_watermark
         self._changed[state.key] = None  # the log start offset that a Fetch names may have moved
         if appended.size_bytes:
-            self._note_log_end(state)
+            self._update_fetch_offset(state)
             self._events.on_appended(partition)
 
     def _begin_with_batch(self, state: FetchState, records: memoryview, now_ms: int) -> bool:
-        """Have an empty log begin where the batch begins that holds its start: the leader's records are deleted up to an offset within
-        that batch, which is copied whole. Returns whether `records` may be appended now: else a checkpoint has to be written before.
+        """Move the start of an empty log back to the base offset of the leader's first batch. DeleteRecords may have set the leader's log
+        start within that batch, which is copied whole. Returns whether `records` may be appended now; if not, a checkpoint has to be
+        written first.
 
         The log's start then follows the leader's. Source: kafka.cluster.Partition.appendRecordsToFollowerOrFutureReplica."""
         log = state.partition.log
@@ -398,10 +399,10 @@ class LeaderFetcher:
             return False
         logger.info("began with the batch at %d, which holds the log start %d of %r", base_offset, log.log_start_offset, state.partition)
         log.truncate_fully_and_start_at(base_offset)
-        self._note_log_end(state)
+        self._update_fetch_offset(state)
         return True
 
-    def _note_log_end(self, state: FetchState) -> None:
+    def _update_fetch_offset(self, state: FetchState) -> None:
         log = state.partition.log
         latest_epoch = log.leader_epochs.latest_epoch
         state.fetch_offset = log.log_end_offset
@@ -409,8 +410,8 @@ class LeaderFetcher:
         self._changed[state.key] = None
 
     def _truncate(self, state: FetchState, offset: int, now_ms: int) -> None:
-        """Cut the log to `offset` and fetch from its new end, or find out anew where to cut it if it must wait for a checkpoint.
-        StorageError when the disk fails."""
+        """Truncate the log to `offset` and fetch from its new end. If it has to wait for a checkpoint, the offset is determined again
+        later. StorageError when the disk fails."""
         log = state.partition.log
         if not self._events.may_truncate(state.partition, offset):
             if state.phase is Phase.TRUNCATING:
@@ -429,7 +430,7 @@ class LeaderFetcher:
         """Fetch from the log's end."""
         self._out_of_range.pop(state.key, None)
         state.phase = Phase.FETCHING
-        self._note_log_end(state)
+        self._update_fetch_offset(state)
 
     def _fail(self, state: FetchState, why: str) -> None:
         self._log.warning("fetcher gave up", "%r is fetched no more: %s", state.partition, why)
@@ -446,7 +447,7 @@ class LeaderFetcher:
         answers = {(topic.name, found.partition_index): found for topic in response.topics for found in topic.partitions}
         for key, state in asked.items():
             if self._states.get(state.key) is not state:
-                continue  # removed, or begun anew
+                continue  # removed, or added again
             found = answers.get(key, ListOffsetsPartitionResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
             try:
                 self._take_offset(state, found, now_ms)
@@ -458,8 +459,9 @@ class LeaderFetcher:
             yield
 
     def _take_offset(self, state: FetchState, found: ListOffsetsPartitionResponse, now_ms: int) -> None:
-        """Case A: the leader's log ends before ours: cut ours there. Case B: it starts beyond the end of ours: begin anew at its start.
-        Case C: neither, because the leader's log has grown meanwhile: fetch again, later."""
+        """Case A: the leader's log ends before ours: truncate ours there. Case B: it starts beyond the end of ours: drop ours and begin at
+        its start.
+        Case C: neither, because the leader's log has grown meanwhile: fetch again later."""
         log = state.partition.log
         if found.error_code == ErrorCode.FENCED_LEADER_EPOCH:
             self._fail(state, "the leader has a newer epoch, metadata will tell")

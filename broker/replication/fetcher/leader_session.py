@@ -1,4 +1,4 @@
-"""LeaderSession: the follower's side of a fetch session (KIP-227): which partitions the next Fetch has to name.
+"""LeaderSession: the follower's side of a fetch session (KIP-227). It decides which partitions the next Fetch has to name.
 
 Source: org.apache.kafka.clients.FetchSessionHandler.
 """
@@ -31,7 +31,7 @@ class SessionStep(NamedTuple):
 
 
 class LeaderSession:
-    """`sent` is what the last Fetch that named a partition asked of it, for each partition in the session. `epoch` is the next Fetch's."""
+    """`sent` holds, for each partition in the session, the entry of the last Fetch that named it. `epoch` is that of the next Fetch."""
 
     def __init__(self) -> None:
         self.sent: dict[PartitionKey, FetchPartition] = {}
@@ -48,8 +48,8 @@ class LeaderSession:
         self.epoch = INITIAL_EPOCH
 
     def next_step(self, changes: Mapping[PartitionKey, FetchPartition | None]) -> SessionStep:
-        """The session's part of the next Fetch. `changes` says what to ask of each partition that may have changed, None for one that
-        is left out. If the session is new, it has every partition."""
+        """Returns the session's part of the next Fetch. `changes` has the new entry of each partition that may have changed; None leaves
+        a partition out. For a new session, `changes` has every partition."""
         sent = self.sent
         if self.is_new:
             self.sent = {key: asked for key, asked in changes.items() if asked is not None}
@@ -64,7 +64,7 @@ class LeaderSession:
                 named[key] = sent[key] = asked
         return SessionStep(self._session_id, self.epoch, _by_topic(named), _forgotten(forgotten))
 
-    def note_answer(self, response: FetchResponse, answered: KeysView[PartitionKey]) -> bool:
+    def handle_response(self, response: FetchResponse, answered: KeysView[PartitionKey]) -> bool:
         """Whether the answer can be used. If not, the next request begins a new session."""
         error = response.error_code
         if error != ErrorCode.NONE:

@@ -1,4 +1,4 @@
-"""What a fetcher asks a leader whose log does not hold the offset that it fetched from. Pure.
+"""The ListOffsets request of a fetcher whose fetch offset is not in the leader's log. Pure.
 
 Source: kafka.server.AbstractFetcherThread.fetchOffsetAndTruncate, RemoteLeaderEndPoint.fetchLatestOffset.
 """
@@ -17,7 +17,7 @@ EARLIEST_TIMESTAMP = -2
 
 
 def list_offsets_of(states: Iterable[FetchState], node_id: int, version: int) -> ListOffsetsRequest:
-    """Where the leader's log of each of these ends, or starts, by the phase that each is in."""
+    """Asks where the leader's logs end, for states in LOOKING_UP_END, or start, for those in LOOKING_UP_START."""
     earliest = EARLIEST_LOCAL_TIMESTAMP if version >= EARLIEST_LOCAL_VERSION_MIN else EARLIEST_TIMESTAMP
     topics: dict[str, ListOffsetsTopic] = {}
     for state in states:

@@ -1,7 +1,8 @@
-"""ReplicaFetcherManager: which fetcher fetches which partition. Each leader has num.replica.fetchers; a hash spreads the partitions.
+"""ReplicaFetcherManager: assigns partitions to fetchers. There are num.replica.fetchers of them for each leader; a hash spreads the
+partitions.
 
-Satisfies FetcherControl. Owns the fetchers; one without partitions is closed in a later turn. When num.replica.fetchers changes, those
-partitions go over to other fetchers whose number is another one by then, in slices of the loop's time. Kafka gives all of them to others.
+Satisfies FetcherControl. Owns the fetchers; one without partitions is closed in a later turn. When num.replica.fetchers changes, a LoopJob
+moves the partitions whose hash now gives another fetcher. Kafka moves all of them.
 
 Source: kafka.server.ReplicaFetcherManager, AbstractFetcherManager.
 """
@@ -40,7 +41,7 @@ FetcherKey = tuple[int, int]
 
 
 class Replicas(Protocol):
-    """What the fetchers need of the ReplicaManager."""
+    """The part of the ReplicaManager that the fetchers use."""
 
     @property
     def quotas(self) -> ReplicationQuotas: ...
@@ -88,7 +89,7 @@ class ReplicaFetcherManager:
             self._close_later(fetcher)
 
     def take_over_settings(self) -> None:
-        """The brokers' dynamic configs changed: each leader may have another number of fetchers from now on."""
+        """Called when the brokers' dynamic configs change, which may change the number of fetchers for each leader."""
         before, self._count = self._count, self._wanted_count
         if self._count != before:
             logger.info("fetchers of each leader: %d instead of %d", self._count, before)
@@ -96,7 +97,7 @@ class ReplicaFetcherManager:
 
     @property
     def failed_count(self) -> int:
-        """How many partitions are fetched no more until newer metadata comes."""
+        """How many partitions are not fetched until newer metadata comes."""
         return len(self._by_partition) - sum(map(len, self._fetchers.values()))
 
     def lags(self) -> Iterator[ReplicaLag]:
@@ -106,7 +107,7 @@ class ReplicaFetcherManager:
                 yield ReplicaLag(fetcher.name, partition.topic, partition.partition, lag)
 
     def close(self) -> None:
-        """Fetch nothing more."""
+        """Stop all fetchers."""
         self._placing.stop()
         if self._closing is not None:
             self._closing.cancel()
@@ -126,7 +127,8 @@ class ReplicaFetcherManager:
             yield
 
     def _place(self, partition: FollowedPartition) -> None:
-        """Give it to the fetcher that has its number, if that is another one. One that failed waits for newer metadata where it is."""
+        """Move the partition to the fetcher of its hash, if that is another one. A partition that failed stays and waits for newer
+        metadata."""
         fetcher = self._by_partition.get(partition)
         if fetcher is None or fetcher.number == fetcher_number(partition.topic, partition.partition, self._count):
             return
@@ -184,7 +186,7 @@ class _Events:
             self._replicas.request_flush([partition])
 
     def on_waiting_for_disk(self, partition: FollowedPartition) -> None:
-        """Ask for a flush even if nothing was appended: what a start finds in a log need not be durable either."""
+        """Ask for a flush even if nothing was appended: records that a start finds in the log need not be durable either."""
         assert isinstance(partition, Partition)
         self._replicas.request_flush([partition])
         self._replicas.when_flushed(self.wake)
@@ -207,7 +209,7 @@ class MetadataFacts:
     def __init__(self, metadata: MetadataCache, listener_name: str) -> None:
         self._metadata = metadata
         self._listener_name = listener_name
-        self._endpoints: dict[int, Endpoint] = {}  # as they were last asked for: each Fetch asks
+        self._endpoints: dict[int, Endpoint] = {}  # the last known ones: each Fetch asks
 
     @property
     def broker_epoch(self) -> int:
@@ -229,5 +231,5 @@ class MetadataFacts:
 
 
 def fetcher_number(topic: str, partition: int, fetchers_count: int) -> int:
-    """Which of a leader's fetchers has the partition: neighbours have different ones."""
+    """Returns the number of the leader's fetcher that has the partition. Neighbouring partitions have different ones."""
     return (crc32(topic.encode()) + partition) % fetchers_count

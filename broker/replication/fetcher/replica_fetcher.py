@@ -1,7 +1,7 @@
-"""ReplicaFetcher: one connection to one leader. It sends the requests of a LeaderFetcher, and gives it the answers.
+"""ReplicaFetcher: one connection to one leader. It sends the requests of a LeaderFetcher and gives it the answers.
 
-One request is under way at most. The next one leaves when the answer has been processed, a large answer by a LoopJob. If there is
-nothing to ask, the next request leaves at the end of a delay, or after `wake`.
+One request is under way at most. The next one is sent when the answer has been processed; a LoopJob processes a large answer. If there is
+nothing to ask, the next request is sent at the end of a delay, or after `wake`.
 
 Source: kafka.server.ReplicaFetcherThread, BrokerBlockingSender. Kafka does not interrupt a long poll.
 """
@@ -22,7 +22,7 @@ from protocol.messages.list_offsets import ListOffsetsRequest
 
 
 class LeaderConnection(Protocol):
-    """The part of a PeerConnection that is needed here."""
+    """The part of a PeerConnection that a fetcher uses."""
 
     def send(
         self, message: Any, on_answer: Callable[[Any | None], None], *, version: int | None = None, timeout_ms: int | None = None
@@ -39,7 +39,7 @@ class Endpoint(NamedTuple):
 
 
 class ClusterFacts(Protocol):
-    """What a fetcher needs to know of the cluster when it sends a request."""
+    """The facts about the cluster that a fetcher needs when it sends a request."""
 
     @property
     def broker_epoch(self) -> int: ...
@@ -76,7 +76,7 @@ class ReplicaFetcher:
         self._has_news = False
         self._interrupted_ms = -max_wait_ms
         self._timer: Timer | None = None
-        self._steps: Iterator[None] = ALL_TAKEN  # that are left of an answer
+        self._steps: Iterator[None] = ALL_TAKEN  # the rest of the answer's steps
         self._taking = LoopJob(clock, self._take_steps)
         self._is_closed = False
 
@@ -101,14 +101,14 @@ class ReplicaFetcher:
         self._fetcher.remove(partition)
 
     def take(self, partition: FollowedPartition) -> InitialFetch | None:
-        """Fetch it no more. Returns where another fetcher of the leader goes on; None if it is not fetched here."""
+        """Stop fetching the partition. Returns where another fetcher of the leader continues; None if it is not fetched here."""
         state = self._fetcher.take(partition)
         if state is None:
             return None
         return InitialFetch(partition.topic_id, self.leader_id, state.leader_epoch, state.fetch_offset, state.last_fetched_epoch)
 
     def wake(self) -> None:
-        """Look for something to ask, in a later turn of the loop."""
+        """Ask the LeaderFetcher for a request, in a later turn of the loop."""
         if not self._is_closed and (not self._is_under_way or self._is_polling):
             self._arm(0)
 
@@ -131,10 +131,10 @@ class ReplicaFetcher:
             self._go_on()
 
     def _maybe_interrupt(self) -> None:
-        """End a long poll for a new partition: after the death of its old leader, producers wait for its first fetch.
+        """End a long poll when a partition was added: after the death of its old leader, producers wait for its first fetch.
 
-        That ends the connection too, because answers come in the order of requests. It happens at most once in the time of a poll, so
-        that many new topics, one after the other, cost few connections."""
+        The connection ends too, because answers come in the order of requests. This happens at most once per poll time, so that a series
+        of new topics costs few connections."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._interrupted_ms >= self._max_wait_ms:
             self._interrupted_ms = now_ms
@@ -150,7 +150,8 @@ class ReplicaFetcher:
             connection.close()
 
     def _find_connection(self) -> LeaderConnection | None:
-        """The connection to the leader's present address: it may have been restarted at another one. None if it has no address."""
+        """The connection to the leader's present address: the leader may have been restarted at another address. None if it has no
+        address."""
         endpoint = self._facts.find_endpoint(self.leader_id)
         if endpoint != self._endpoint or endpoint is None:
             self._disconnect()
@@ -174,7 +175,7 @@ class ReplicaFetcher:
         )
         self._has_news = False
         if request is not None and connection is None:
-            self._fetcher.note_failure(now_ms)
+            self._fetcher.handle_failure(now_ms)
             request = None
         if request is None:
             wakes_at_ms = self._fetcher.wakes_at_ms
@@ -193,7 +194,7 @@ class ReplicaFetcher:
         self._is_polling = False
         now_ms = self._clock.monotonic_ms()
         if response is None:
-            self._fetcher.note_failure(now_ms)
+            self._fetcher.handle_failure(now_ms)
             self._end_exchange()
             return
         self._steps = self._fetcher.take_answer(request, response, now_ms=now_ms, wall_ms=self._clock.now_ms())
@@ -214,7 +215,8 @@ class ReplicaFetcher:
 
 
 def _keep_records(response: FetchResponse) -> None:
-    """Copy what lies in the connection's shared buffer, a few KB: the rest of the answer is processed after the connection's callback."""
+    """Copy the records that lie in the connection's shared buffer, a few KB: the rest of the answer is processed after the connection's
+    callback has returned."""
     for topic in response.responses:
         for data in topic.partitions:
             if isinstance(data.records, memoryview):

@@ -1,4 +1,4 @@
-"""Where a follower cuts its log after the leader has said where the two logs diverge (KIP-101, KIP-279, KIP-595). Pure.
+"""Computes where a follower truncates its log after the leader has said where the two logs diverge (KIP-101, KIP-279, KIP-595). Pure.
 
 Source: kafka.server.AbstractFetcherThread.getOffsetTruncationState.
 """
@@ -10,11 +10,16 @@ from storage.log import Log
 
 
 def find_truncation_offset(log: Log, diverging: EpochEndOffset) -> int:
-    """The offset up to which `log` may be a prefix of the leader's, which has `diverging.epoch` up to `diverging.end_offset`.
+    """Returns the offset up to which `log` may be a prefix of the leader's. The leader's epoch `diverging.epoch` ends at
+    `diverging.end_offset`.
 
-    Case A: our log does not know where that epoch ends: cut where it ends at the leader. Case B: our log lacks that epoch: cut where
-    the highest of its lower ones ends here, and let the next fetch say whether to cut more. Case C: our log has that epoch: cut where it
-    ends here or at the leader, whichever is first. Never cut to the high watermark: a follower's may lie below what it acknowledged."""
+    Case A: our log does not know where that epoch ends: the leader's end offset.
+
+    Case B: our log lacks that epoch: our end offset of the highest lower epoch; the next fetch tells whether to truncate more.
+
+    Case C: our log has that epoch: our end offset of it or the leader's, whichever is lower.
+
+    Never the high watermark: a follower's may lie below what it has acknowledged."""
     own = log.end_offset_for_epoch(diverging.epoch)
     if not own.is_defined:
         return min(diverging.end_offset, log.log_end_offset)  # Case A

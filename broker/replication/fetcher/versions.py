@@ -1,4 +1,4 @@
-"""Which version of a request a follower sends its leader: metadata.version decides, and nothing is negotiated.
+"""The versions of the requests that a follower sends to its leader. metadata.version decides; nothing is negotiated.
 
 Source: org.apache.kafka.server.common.MetadataVersion.fetchRequestVersion, listOffsetRequestVersion.
 """
@@ -13,7 +13,7 @@ LIST_OFFSETS_VERSION_MIN = 7
 
 
 class LeaderVersions(NamedTuple):
-    """Of Fetch and ListOffsets between brokers."""
+    """The versions of Fetch and ListOffsets between brokers."""
 
     fetch: int
     list_offsets: int

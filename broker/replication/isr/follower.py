@@ -1,4 +1,4 @@
-"""What a leader knows of one follower. Owned by its Partition; changed when the follower's fetch arrives and on leader change.
+"""A leader's state of one follower. Owned by its Partition; changed when the follower's fetch arrives and on leader change.
 
 Source: org.apache.kafka.server.replica.Replica and ReplicaState. Times are monotonic milliseconds.
 """
@@ -35,10 +35,10 @@ class Follower:
         self.broker_epoch: int | None = None  # until it fetches
 
     def update(self, *, fetch_offset: int, log_start_offset: int, leader_end_offset: int, broker_epoch: int, now_ms: int) -> None:
-        """Note a fetch that arrived at `now_ms`, when the leader's log ended at `leader_end_offset`.
+        """Record a fetch that arrived at `now_ms`, when the leader's log ended at `leader_end_offset`.
 
-        A fetch from offset N proves that everything before N is on the follower's log. A follower that reaches where the leader
-        was at its previous fetch was caught up at that moment, which keeps one that is never quite level in the ISR."""
+        A fetch from offset N proves that everything before N is on the follower's log. If N reaches the leader's end at the follower's
+        previous fetch, the follower was caught up at that time. So a follower that is always a little behind stays in the ISR."""
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif fetch_offset >= self.last_fetch_leader_end_offset:
@@ -50,8 +50,8 @@ class Follower:
         self.broker_epoch = broker_epoch
 
     def reset(self, *, is_new_leader: bool, is_in_isr: bool, leader_end_offset: int, now_ms: int) -> None:
-        """A leader epoch begins here. A member of the ISR gets a full lag period to show itself; nothing else is known of it,
-        unless this broker led the epoch before as well."""
+        """Start a leader epoch. A member of the ISR gets a full lag period to fetch for the first time. All other state is dropped if
+        this broker did not lead the previous epoch."""
         self.last_caught_up_ms = now_ms if is_in_isr else NEVER_MS
         if is_new_leader:
             self.log_start_offset = UNKNOWN_OFFSET

@@ -1,8 +1,8 @@
-"""InSyncReplicas: what the leader of one partition knows of its replicas, and the rules of the ISR and the high watermark.
+"""InSyncReplicas: the state that the leader of one partition keeps of its replicas, and the rules of the ISR and the high watermark.
 
-Owns the followers and the state of the ISR. Sends nothing: it makes proposals, which its Partition has sent to the controller, and
-takes the answers. Invariants: the controller alone changes the committed ISR; one change is in flight at most.
-Times are monotonic milliseconds, given by the caller. Source: kafka.cluster.Partition.
+Owns the followers and the state of the ISR. It sends nothing: its Partition sends its proposals to the controller and passes on the
+answers. Invariants: only the controller changes the committed ISR; at most one change is in flight. Times are monotonic milliseconds, given
+by the caller. Source: kafka.cluster.Partition.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ log = logging.getLogger("barnabas.replication")
 
 NO_EPOCH = -1
 
-# Errors by which the controller says that it knows this partition epoch and did not apply the change: the committed ISR stands.
+# With these errors the controller knows this partition epoch and has not applied the change: the committed ISR is still valid.
 NOT_APPLIED_ERRORS = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-# Errors after which only newer metadata has the truth: the change stays in flight until it comes.
+# After these errors only newer metadata tells the ISR: the change stays in flight until it arrives.
 AWAIT_METADATA_ERRORS = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -40,24 +40,25 @@ AWAIT_METADATA_ERRORS = frozenset(
 
 
 class ReplicaFacts(Protocol):
-    """What the rules need to know of the cluster."""
+    """The facts about the cluster that the rules need."""
 
     @property
     def replica_lag_time_max_ms(self) -> int: ...
 
     @property
     def broker_epoch(self) -> int:
-        """Of this broker's registration."""
+        """The epoch of this broker's registration."""
 
     @property
     def isr_counts(self) -> IsrCounts: ...
 
     @property
     def events(self) -> LimitedLog:
-        """For what happens to partitions."""
+        """The log of events of partitions."""
 
     def is_isr_eligible(self, node_id: int, broker_epoch: int | None) -> bool:
-        """Whether the broker is registered, unfenced, not shutting down, and still the incarnation that fetched; None if none did."""
+        """Whether the broker is registered, unfenced, not shutting down, and still in the broker epoch of its fetches. False if that is
+        None: it has not fetched."""
 
     def is_alive(self, node_id: int) -> bool:
         """Whether the broker is registered and not fenced."""
@@ -70,12 +71,12 @@ class MovingReplica(Protocol):
     def log_start_offset(self) -> int: ...
 
     def follow_start(self) -> None:
-        """Have the copy begin where the log does, in a later turn of the loop; deletions of records that wait are woken then."""
+        """Move the copy's start to the log's start, in a later turn of the loop; waiting deletions of records are woken then."""
 
 
 class InSyncReplicas:
-    """See the module's docstring. `followers` is one dict for good; `name` is for the log; `move` is set while the replica moves to another
-    log directory, by the move."""
+    """See the module's docstring. `followers` is never replaced by another dict. `name` is for the log. `move` is set by a ReplicaMove
+    while the replica moves to another log directory."""
 
     __slots__ = ("_facts", "_log", "_name", "_node_id", "epoch_start_offset", "followers", "leader_epoch", "min_isr", "move", "state")
 
@@ -84,7 +85,7 @@ class InSyncReplicas:
         self.move: MovingReplica | None = None
         self.state: CommittedIsr | PendingIsr = CommittedIsr((), NO_EPOCH)
         self.min_isr = 1
-        self.leader_epoch = NO_EPOCH  # the latest one that was led here
+        self.leader_epoch = NO_EPOCH  # the latest one in which this broker led
         self.epoch_start_offset = 0
         self._name = name
         self._node_id = node_id
@@ -98,11 +99,11 @@ class InSyncReplicas:
     # -- metadata ----------------------------------------------------------------------------------------------------
 
     def lead(self, image: PartitionImage, *, is_new_leader: bool, now_ms: int) -> None:
-        """This broker leads by `image`, which is not older than what is known.
+        """Become, or stay, leader according to `image`, which is not older than the known state.
 
-        At an equal partition epoch it is the echo of a change whose answer was here first: it knows nothing of what was proposed
-        since, and leaves that in flight. (Kafka drops it, though the controller may commit it.) A higher epoch overtakes what is
-        in flight: the controller refuses that, or this is its commit; the answer is ignored then."""
+        An image of the known partition epoch is the commit of a change whose answer arrived earlier. A proposal made since then stays in
+        flight. (Kafka drops it, although the controller may commit it.) An image of a higher epoch ends the change in flight: it is
+        either the commit of that change, or the controller will refuse the change. Its answer is ignored then."""
         followers = self.followers
         for node_id in tuple(followers):
             if node_id not in image.replicas:
@@ -112,7 +113,7 @@ class InSyncReplicas:
                 followers[node_id] = Follower(node_id)
         if is_new_leader or image.partition_epoch != self.state.partition_epoch:
             if not isinstance(self.state, CommittedIsr) and set(image.isr) == set(self.state.proposal.isr):
-                self._count(self.state)  # its commit was here before its answer
+                self._count(self.state)  # its commit arrived before its answer
             self.state = CommittedIsr(tuple(image.isr), image.partition_epoch)  # a leader counts as recovered, as in Kafka
         if is_new_leader or image.leader_epoch > self.leader_epoch:
             self.leader_epoch = image.leader_epoch
@@ -126,16 +127,17 @@ class InSyncReplicas:
                 )
 
     def follow(self, image: PartitionImage) -> None:
-        """Another broker leads: it alone knows the ISR."""
+        """Drop the state: another broker leads and keeps the ISR."""
         self.followers.clear()
         self.state = CommittedIsr((), image.partition_epoch, image.leader_recovery_state)
 
     # -- the high watermark --------------------------------------------------------------------------------------------
 
     def find_high_watermark(self, own_end_offset: int, now_ms: int) -> int:
-        """What every replica that counts has, this broker up to `own_end_offset`.
+        """Returns the offset up to which every counted replica has the log; for this broker that is `own_end_offset`.
 
-        A replica that has caught up but is not in the ISR yet counts too, so that it can get in before the watermark runs away."""
+        A replica that has caught up but is not in the ISR yet counts too. Otherwise the high watermark could move on before the replica
+        joins the ISR."""
         maximal_isr = self.state.maximal_isr
         leader_end_offset = self._log.log_end_offset
         high_watermark = own_end_offset
@@ -154,7 +156,8 @@ class InSyncReplicas:
 
     @property
     def low_watermark(self) -> int:
-        """The lowest offset at which a replica that is alive begins, or the copy of ours: what is before it is gone everywhere."""
+        """The lowest log start offset of the replicas that are alive, and of the copy of our replica. All records before it are deleted
+        everywhere."""
         starts = [each.log_start_offset for each in self.followers.values() if self._facts.is_alive(each.node_id)]
         if self.move is not None:
             starts.append(self.move.log_start_offset)
@@ -163,7 +166,7 @@ class InSyncReplicas:
     # -- changes of the ISR --------------------------------------------------------------------------------------------
 
     def lagging_replicas(self, now_ms: int) -> tuple[int, ...]:
-        """Members of the ISR that are neither level with the leader nor were within the allowed lag."""
+        """Members of the ISR that have not caught up with the leader, and were not within the allowed lag either."""
         lag_max_ms = self._facts.replica_lag_time_max_ms
         end_offset = self._log.log_end_offset
         return tuple(
@@ -174,7 +177,8 @@ class InSyncReplicas:
         )
 
     def maybe_shrink(self, topic_id: bytes, partition: int, now_ms: int) -> PendingShrinkIsr | None:
-        """A change in flight that drops the replicas that fell behind, to be sent; None where there are none, or one is in flight."""
+        """Returns a change, to be sent, that drops the replicas that fell behind. None if there are none, or if a change is already in
+        flight."""
         state = self.state
         if not isinstance(state, CommittedIsr):
             return None
@@ -187,9 +191,10 @@ class InSyncReplicas:
         return pending
 
     def maybe_expand(self, topic_id: bytes, partition: int, follower: Follower) -> PendingExpandIsr | None:
-        """A change in flight that adds `follower`, to be sent, if it has caught up and may be a member.
+        """Returns a change, to be sent, that adds `follower` if it has caught up and may be a member; else None.
 
-        It must have reached this leader's epoch: between the high watermark and its start may lie what was acknowledged before."""
+        The follower must have reached the start of this leader's epoch: records between the high watermark and that start may have been
+        acknowledged by an earlier leader."""
         state = self.state
         if (
             not isinstance(state, CommittedIsr)
@@ -208,17 +213,18 @@ class InSyncReplicas:
         return IsrProposal(topic_id, partition, self.leader_epoch, committed.partition_epoch, members, committed.leader_recovery_state)
 
     def _broker_epoch_of(self, node_id: int) -> int:
-        """The incarnation that fetched. -1, which is not checked, for a member that has not fetched from this leader yet: were it
-        restarted meanwhile, the controller would have dropped it at a higher partition epoch, and refuse the proposal."""
+        """Returns the broker epoch of the follower's fetches. It is -1, which the controller does not check, for a member that has not
+        fetched from this leader yet. If that member had been restarted, the controller would have dropped it at a higher partition epoch
+        and would refuse the proposal."""
         if node_id == self._node_id:
             return self._facts.broker_epoch
         follower = self.followers.get(node_id)
         return NO_BROKER_EPOCH if follower is None or follower.broker_epoch is None else follower.broker_epoch
 
     def take_answer(self, pending: PendingIsr, answer: AlterPartitionResponsePartitionData) -> bool:
-        """The controller's answer to `pending`. Returns whether to send it again, because its outcome is not known.
+        """Apply the controller's answer to `pending`. Returns whether to send the change again because its outcome is not known.
 
-        The answer to a change that newer metadata overtook is ignored."""
+        The answer is ignored if newer metadata has ended the change."""
         if self.state is not pending:
             return False
         try:

@@ -1,8 +1,8 @@
-"""IsrChanges: brings the ISRs that leaders propose to the controller, and its answers back.
+"""IsrChanges: sends the ISRs that leaders propose to the controller, and passes on its answers.
 
-One AlterPartition is in flight at most. What is proposed meanwhile goes with the next one, all partitions together, so that a follower
-that vanishes costs a few requests and not one for each partition. A request is repeated until it is answered: a leader knows that
-its proposal failed from the controller alone, or learns from newer metadata what holds.
+One AlterPartition is in flight at most. Proposals made meanwhile go with the next one, all partitions together: a follower that vanishes
+costs a few requests, not one for each partition. A request is repeated until it is answered, because only the controller's answer, or newer
+metadata, tells a leader the outcome.
 
 Source: kafka.server.DefaultAlterPartitionManager.
 """
@@ -43,10 +43,11 @@ PartitionKey = tuple[bytes, int]
 
 
 class AlterPartitionChannel(Protocol):
-    """The part of the channel to the controller (broker/controller/channel.py) that is needed here."""
+    """The part of the channel to the controller (broker/controller/channel.py) that IsrChanges uses."""
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """The controller's answer. OSError when there was none; KafkaError and DecodeError when it cannot be asked, or not be read."""
+        """Returns the controller's answer. OSError when there was none; KafkaError when the request cannot be sent; DecodeError when the
+        answer cannot be read."""
 
 
 class _Change(NamedTuple):
@@ -55,14 +56,14 @@ class _Change(NamedTuple):
 
 
 class IsrChanges:
-    """See the module's docstring. `broker_epoch()` is that of this broker's registration as it is when a request is sent."""
+    """See the module's docstring. `broker_epoch()` returns the epoch of this broker's registration; it is called for each request."""
 
     def __init__(self, channel: AlterPartitionChannel, clock: Clock, *, node_id: int, broker_epoch: Callable[[], int]) -> None:
         self._channel = channel
         self._clock = clock
         self._node_id = node_id
         self._broker_epoch = broker_epoch
-        self._changes: dict[PartitionKey, _Change] = {}  # those in flight included, until they are answered
+        self._changes: dict[PartitionKey, _Change] = {}  # until they are answered, so those in flight too
         self._task: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
         self._retry_ms = RETRY_MS
@@ -70,8 +71,8 @@ class IsrChanges:
         self._log = LimitedLog(log, clock)
 
     def submit(self, proposal: IsrProposal, on_answer: OnIsrAnswer) -> None:
-        """Send `proposal` with the next request. OPERATION_NOT_ATTEMPTED, at once, while an earlier one of its partition waits for
-        its answer, though newer metadata made that one void."""
+        """Send `proposal` with the next request. While an earlier proposal of its partition waits for its answer, it is refused at once
+        with OPERATION_NOT_ATTEMPTED, also if newer metadata has made that one void."""
         key = proposal.topic_id, proposal.partition
         if key in self._changes:
             answer = AlterPartitionResponsePartitionData(partition_index=proposal.partition, error_code=ErrorCode.OPERATION_NOT_ATTEMPTED)
@@ -82,7 +83,7 @@ class IsrChanges:
             self._maybe_send()
 
     async def stop(self) -> None:
-        """Send nothing more; a request in flight is given up, and its answer heard by nobody."""
+        """Stop sending. A request in flight is abandoned, and its answer ignored."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -96,7 +97,7 @@ class IsrChanges:
             self._task = asyncio.get_running_loop().create_task(self._send())
 
     async def _send(self) -> None:
-        """One request. What was proposed until this task began is in it."""
+        """Send one request, with everything that was proposed before this task began."""
         sent = tuple(islice(self._changes.values(), PARTITIONS_PER_REQUEST_MAX))
         retry_ms = await self._exchange(sent)
         self._task = None
@@ -119,7 +120,7 @@ class IsrChanges:
         except (OSError, KafkaError, DecodeError) as error:
             self._log.warning("failed", "AlterPartition failed error=%r partitions=%d", error, len(sent))
         except Exception as bug:
-            # It must not stop all later changes of all partitions.
+            # A bug must not stop all later changes of all partitions.
             self._log.error("bug", "AlterPartition failed partitions=%d", len(sent), exc_info=bug)
         retry_ms, self._retry_ms = self._retry_ms, min(2 * self._retry_ms, RETRY_MAX_MS)
         return retry_ms
@@ -145,7 +146,7 @@ class IsrChanges:
         return AlterPartitionRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch(), topics=list(topics.values()))
 
     def _take_answers(self, sent: Sequence[_Change], response: AlterPartitionResponse) -> int:
-        """Give each partition its answer. Returns how many to send again, those included that the controller left out."""
+        """Give each partition its answer. Returns how many changes to send again; those that the controller left out are among them."""
         answers = {(topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions}
         now_ms = self._clock.monotonic_ms()
         left_count = 0

@@ -1,6 +1,6 @@
-"""IsrExpiration: looks at intervals for followers that fell behind, so that their leaders propose to drop them.
+"""IsrExpiration: periodically has leaders propose to drop the followers that fell behind.
 
-Every half of replica.lag.time.max.ms. Source: kafka.server.ReplicaManager.maybeShrinkIsr, scheduled as isr-expiration.
+The period is half of replica.lag.time.max.ms. Source: kafka.server.ReplicaManager.maybeShrinkIsr, scheduled as isr-expiration.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class IsrExpiration:
         self._job = LoopJob(clock, self._check)
 
     def start(self) -> None:
-        """Look for the first time after an interval."""
+        """Make the first check after one period."""
         if self._timer is None:
             self._arm()
 
@@ -39,7 +39,7 @@ class IsrExpiration:
         self._timer = self._clock.call_later(self._interval_ms, self._job.run_now)
 
     def _check(self) -> Generator[None, None, None]:
-        """Every hosted partition: 1 µs each, 20 where a change is proposed. One that has gone meanwhile leads nothing."""
+        """Check every hosted partition: 1 µs each, 20 where a change is proposed. A partition that was removed meanwhile leads nothing."""
         for topic in tuple(self._hosted.topics):
             for partition in tuple(self._hosted.topics.get(topic, {}).values()):
                 if partition.followers:

@@ -1,8 +1,8 @@
 """The ISR of a partition: as the controller committed it, or with one change in flight (KIP-497).
 
-While a change is in flight nobody knows whether the controller has committed it already. `isr` is what certainly was committed:
-it counts against min.insync.replicas. `maximal_isr` holds every replica that may be in the ISR by now: the high watermark waits for
-them all. Source: org.apache.kafka.server.partition CommittedPartitionState, PendingExpandIsr and PendingShrinkIsr.
+While a change is in flight, the leader does not know whether the controller has committed it. `isr` is the last ISR that is known to be
+committed; its size is compared with min.insync.replicas. `maximal_isr` holds every replica that may be in the ISR by now: the high
+watermark waits for them all. Source: org.apache.kafka.server.partition CommittedPartitionState, PendingExpandIsr and PendingShrinkIsr.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ ALL_IN_SYNC = -1
 
 
 class IsrMember(NamedTuple):
-    """A replica of a proposed ISR, and which incarnation of its broker is meant; -1 if any (AlterPartition's BrokerState)."""
+    """A replica of a proposed ISR and its broker epoch; -1 means any (AlterPartition's BrokerState)."""
 
     broker_id: int
     broker_epoch: int
 
 
 class IsrCounts:
-    """What became of this broker's proposals since its start, for the metrics (Kafka's AlterPartitionListener)."""
+    """The outcomes of this broker's proposals since its start, for the metrics (Kafka's AlterPartitionListener)."""
 
     __slots__ = ("expands", "failed_updates", "shrinks")
 
@@ -38,7 +38,7 @@ class IsrCounts:
 
 
 class IsrProposal(NamedTuple):
-    """What a leader asks of the controller: this ISR, provided that the partition still is at these epochs."""
+    """A leader's request to the controller: this ISR, if the partition is still at these epochs."""
 
     topic_id: bytes
     partition: int
@@ -59,7 +59,7 @@ OnIsrAnswer = Callable[["AlterPartitionResponsePartitionData", int], bool]
 class CommittedIsr:
     """No change is in flight."""
 
-    # Each produced batch and each follower's fetch asks for both, which a tuple's field or a property slows.
+    # Each produced batch and each follower's fetch reads both attributes. A NamedTuple's field or a property would be slower.
     __slots__ = ("isr", "leader_recovery_state", "maximal_isr", "partition_epoch")
 
     def __init__(self, isr: tuple[int, ...], partition_epoch: int, leader_recovery_state: int = RECOVERED) -> None:
@@ -69,8 +69,8 @@ class CommittedIsr:
 
 
 class PendingExpandIsr(NamedTuple):
-    """The new replica counts at once. Were it ignored until the controller's answer, the controller could elect it while this leader
-    acknowledges what it lacks."""
+    """An expansion in flight. The new replica counts at once: the controller may already have committed it and could elect it, and it
+    must not lack acknowledged records then."""
 
     new_replica_id: int
     proposal: IsrProposal
@@ -90,7 +90,7 @@ class PendingExpandIsr(NamedTuple):
 
 
 class PendingShrinkIsr(NamedTuple):
-    """Those on their way out count until the controller has dropped them."""
+    """A shrink in flight. The replicas to be dropped count until the controller has dropped them."""
 
     out_of_sync_ids: tuple[int, ...]
     proposal: IsrProposal

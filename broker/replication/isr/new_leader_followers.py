@@ -1,8 +1,8 @@
-"""NewLeaderFollowers: members of the ISR that have not fetched a partition yet since this broker began to lead it.
+"""NewLeaderFollowers: members of the ISR that have not fetched a partition since this broker became its leader.
 
-Until they have, its high watermark stands still and producers with acks=-1 wait. A follower names a new partition in its next Fetch. The
-one before may be parked here for replica.fetch.wait.max.ms, half a second. So this broker answers the parked ones once it leads something
-new, and parks the next ones briefly while the follower still lacks the metadata. Kafka lets them wait.
+Until they have, the high watermark does not move and producers with acks=-1 wait. A follower names a new partition in its next Fetch, but
+its previous Fetch may be parked here for replica.fetch.wait.max.ms, half a second. So this broker answers the parked fetches when it
+becomes leader of a partition. It parks the next ones only briefly, while the follower may still lack the metadata. Kafka lets them wait.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ AWAITED_MAX_MS = 2_000
 
 
 class NewLeaderFollowers:
-    """See the module's docstring. `by_follower` holds the node ids that are awaited; it is empty nearly always."""
+    """See the module's docstring. `by_follower` has the awaited partitions by node id; it is nearly always empty."""
 
     def __init__(self, clock: Clock, fetches: Purgatory) -> None:
         self._clock = clock
         self._fetches = fetches
-        self.by_follower: dict[int, deque[tuple[Partition, int, int]]] = {}  # each with its leader epoch and the end of the wait
+        self.by_follower: dict[int, deque[tuple[Partition, int, int]]] = {}  # with the leader epoch and the end of the wait
         self._answering: Timer | None = None
         self._giving_up: Timer | None = None
 
-    def note_leader(self, partition: Partition) -> None:
-        """This broker leads it from here on, or in a new epoch."""
+    def expect_followers(self, partition: Partition) -> None:
+        """Called when this broker begins to lead the partition, or does so in a new epoch."""
         until_ms = self._clock.monotonic_ms() + AWAITED_MAX_MS
         for node_id in partition.isr:
             if node_id in partition.followers and _is_awaited(partition, node_id):
@@ -46,7 +46,7 @@ class NewLeaderFollowers:
                     self._giving_up = self._clock.call_later(AWAITED_MAX_MS, self._give_up)
 
     def bound_wait(self, node_id: int, max_wait_ms: int) -> int:
-        """How long a Fetch of that follower may be parked."""
+        """Returns for how long a Fetch of that follower may be parked."""
         awaited = self.by_follower.get(node_id)
         if awaited is None:
             return max_wait_ms
@@ -60,7 +60,7 @@ class NewLeaderFollowers:
         return max_wait_ms
 
     def _give_up(self) -> None:
-        """Forget the followers that did not come: a dead one never asks, and its partitions may be deleted."""
+        """Drop the followers whose wait is over: a dead one never fetches, and the partitions may have been deleted."""
         self._giving_up = None
         for node_id in tuple(self.by_follower):
             self.bound_wait(node_id, 0)

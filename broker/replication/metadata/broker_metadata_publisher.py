@@ -1,7 +1,7 @@
-"""BrokerMetadataPublisher: makes the partitions of this broker what the metadata says.
+"""BrokerMetadataPublisher: applies changes of the metadata to the partitions of this broker.
 
-It creates partitions, makes them leaders or followers, deletes them, and gives them and the throttles their topics' settings. Thousands
-of new partitions are created by a LoopJob. The metadata cache calls `apply`.
+It creates partitions, makes them leaders or followers, deletes them, and passes their topics' settings to them and to the throttles.
+Thousands of new partitions are created by a LoopJob. The metadata cache calls `apply`.
 Source: kafka.server.metadata.BrokerMetadataPublisher, kafka.server.ReplicaManager.applyDelta.
 """
 
@@ -69,10 +69,10 @@ class BrokerMetadataPublisher:
         self._leadership_log = leadership_log
         self._new = NewPartitions()
         self._run_blocking = run_blocking
-        self._planned: CreationWork | None = None  # logs that a thread makes now
-        self._ready: deque[tuple[str, int]] = deque()  # whose logs it has made
+        self._planned: CreationWork | None = None  # logs that a thread is creating
+        self._ready: deque[tuple[str, int]] = deque()  # those whose logs it has created
         self._making = LoopJob(clock, self._make_new)
-        self._on_demand_us = 0  # that partitions made for requests have taken of this turn of the loop
+        self._on_demand_us = 0  # time that partitions created for requests have taken in this turn of the loop
         self._turn_end: Timer | None = None
         self._removals = PartitionRemovals(
             clock,
@@ -84,8 +84,8 @@ class BrokerMetadataPublisher:
         )
 
     def apply(self, delta: MetadataDelta) -> None:
-        """Follow the cluster: make, lead, follow and delete partitions, take over their settings. Deletions come first, for a
-        topic may be deleted and made anew under its name."""
+        """Create, lead, follow and delete partitions, and update their settings. Deletions come first: a topic may be deleted and
+        created again under its name."""
         hosted = self._hosted
         if delta.deleted_topics:
             deleted_names = {topic.name for topic in delta.deleted_topics}
@@ -109,7 +109,7 @@ class BrokerMetadataPublisher:
                     changed.append(partition)
             elif (gone := hosted.find(change.topic.name, change.partition)) is not None:
                 gone.move_away(change.image)
-                self._leadership_log.note_removal(gone)
+                self._leadership_log.log_removal(gone)
                 moved_away.append(gone)
         self._unhost(moved_away)
         for added in delta.added_partitions:
@@ -122,8 +122,8 @@ class BrokerMetadataPublisher:
         self.make_new_later()
 
     def end_loading(self) -> None:
-        """All partitions that were there before this start have come: later ones are new. A log whose topic was deleted after the logs had
-        been opened, or whose replica has moved away since, is set aside, as all such logs at the start."""
+        """Called when all partitions of before this start have been applied: later ones are new. A log whose topic was deleted after the
+        logs were opened, or whose replica has moved away since, is set aside now, as other stray logs were at the start."""
         self._hosted.is_loading = False
         logs = self._log_manager
         for log in chain(logs.each_log(), logs.futures.futures()):
@@ -133,7 +133,7 @@ class BrokerMetadataPublisher:
                 logs.set_aside(log.topic, log.partition)
 
     def stop(self) -> None:
-        """Make no more partitions: those that still wait are made at the next start."""
+        """Create no more partitions: those that still wait are created at the next start."""
         self._new.clear()
         self._ready.clear()
         self._removals.stop()
@@ -142,7 +142,7 @@ class BrokerMetadataPublisher:
             self._turn_end.cancel()
 
     def when_made(self, topics: Iterable[str], callback: Callable[[], None]) -> None:
-        """Call `callback` once every partition of these new topics that this broker hosts is there, as far as its disks let it be."""
+        """Call `callback` once every partition of these new topics that this broker hosts is created, or has failed to be by its disk."""
         self._new.when_none_of(topics, callback)
 
     def _take_over_settings(self, topic: str) -> None:
@@ -153,29 +153,30 @@ class BrokerMetadataPublisher:
             self._waiting.wake(partition)
 
     def _can_be_made(self) -> Iterator[tuple[str, int]]:
-        """The partitions that wait, but for those that a deleted one of their name is in the way of: its end brings them on."""
+        """The waiting partitions, without those blocked by a deleted partition of the same name. When that one is removed, they
+        continue."""
         return (key for key in self._new if not self._removals.is_leaving(*key))
 
     def make_new_later(self) -> None:
-        """Go on with the partitions that wait: a directory may be out of their way."""
+        """Continue with the waiting partitions: a directory that blocked them may be gone."""
         if self._planned is None and not self._ready:
             self._plan_logs()
 
     def _plan_logs(self) -> None:
-        """Have a thread make the logs of the next partitions that wait."""
+        """Have a thread create the logs of the next waiting partitions."""
         names = tuple(islice(self._can_be_made(), NEW_LOGS_AT_ONCE))
         if not names:
             return
         try:
             work = self._log_manager.plan_creations(filter(None, map(self._new_log, names)), self._clock.now_ms())
-        except StorageError:  # no directory is online, and each will hear so
+        except StorageError:  # no directory is online: each partition will get that error
             self._take_ready(names)
             return
         self._planned = work
         self._run_blocking(work.run).add_done_callback(partial(self._note_made, work, names))
 
     def _new_log(self, name: tuple[str, int]) -> NewLog | None:
-        """What is to be made of a partition that waits, as the metadata has it now."""
+        """Returns the log to create for a waiting partition, by the metadata as it is now."""
         topic = self._metadata.find_topic(name[0])
         if topic is None or self._hosted.node_id not in topic.partitions[name[1]].replicas:
             return None
@@ -194,8 +195,8 @@ class BrokerMetadataPublisher:
         self._making.run_now()
 
     def _make_new(self) -> Generator[None, None, None]:
-        """Host the partitions whose logs are made, 0.1 ms each, as the metadata has them now. Until then requests for them are told
-        NOT_LEADER_OR_FOLLOWER, as by a Kafka broker that has not taken the commit over, unless they are made on demand."""
+        """Host the partitions whose logs are created, 0.1 ms each, by the metadata as it is now. Until then requests for them get
+        NOT_LEADER_OR_FOLLOWER, as from a Kafka broker that has not applied the commit yet, unless they are created on demand."""
         while self._ready:
             name = self._ready.popleft()
             if name in self._new and not self._removals.is_leaving(*name):
@@ -204,7 +205,7 @@ class BrokerMetadataPublisher:
         self.make_new_later()
 
     def _drop_new(self, topics: Container[str]) -> None:
-        """Of these deleted topics nothing is made any more; logs that are made already are deleted."""
+        """Create no more partitions of these deleted topics, and delete the logs that are already created."""
         planned = () if self._planned is None else self._planned.names
         names = [name for name in (*planned, *self._ready) if name[0] in topics]
         self._ready = deque(name for name in self._ready if name[0] not in topics)
@@ -212,18 +213,19 @@ class BrokerMetadataPublisher:
         self._delete_logs([name for name in names if self._log_manager.find_log(*name) is not None])
 
     def _delete_logs(self, names: Iterable[tuple[str, int]]) -> None:
-        """Logs that were made for partitions which are no more, or not this broker's."""
+        """Delete logs whose partitions were deleted meanwhile, or are no longer this broker's."""
         self._removals.add_logs(tuple(name for name in names if self._hosted.find(*name) is None))
 
     def get_for_loading(self, topic: str, partition: int) -> Partition:
-        """`get_partition` for a coordinator, which loads one in each turn: one that waits is made, however many others ask for."""
+        """As `get_partition`, for a coordinator, which loads one partition in each turn: a waiting one is always created, whatever the
+        time that requests have taken."""
         if (topic, partition) in self._new and not self._removals.is_leaving(topic, partition):
             self._make_one_new((topic, partition))
         return self._hosted.get(topic, partition)
 
     def make_on_demand(self, topic: str, partition: int) -> Partition | None:
-        """Creates a waiting partition on its first request, so that clients rarely see NOT_LEADER_OR_FOLLOWER. With its log it takes a
-        millisecond or two: when requests have taken a slice of this turn of the loop, the others wait for their turn."""
+        """Creates a waiting partition on its first request, so that clients rarely see NOT_LEADER_OR_FOLLOWER. With its log that takes a
+        millisecond or two. Once requests have taken a slice of this turn of the loop, the other partitions are left to the LoopJob."""
         if (topic, partition) not in self._new or self._on_demand_us >= SLICE_US or self._removals.is_leaving(topic, partition):
             return None
         if self._turn_end is None:
@@ -249,19 +251,19 @@ class BrokerMetadataPublisher:
         return made
 
     def _host(self, change: PartitionChange) -> Partition | None:
-        """As HostedPartitions.host. The log tells of it unless this broker starts, and a new leader awaits its followers."""
+        """As HostedPartitions.host. Also logs the change, unless this broker is starting, and lets a new leader expect its followers."""
         before = previous_state(self._hosted.find(change.topic.name, change.partition))
         partition = self._hosted.host(change)
         if partition is None:
             return None
         if partition.followers and (before is None or before.leader_epoch != partition.leader_epoch):
-            self._waiting.new_leader_followers.note_leader(partition)
+            self._waiting.new_leader_followers.expect_followers(partition)
         if not self._hosted.is_loading:
-            self._leadership_log.note(partition, before)
+            self._leadership_log.log_change(partition, before)
         return partition
 
     def _unhost(self, partitions: Sequence[Partition]) -> None:
-        """Stop serving them; their directories go off the loop, after their checkpoint entries."""
+        """Stop serving the partitions. Their directories are removed in a thread, after their checkpoint entries."""
         for partition in partitions:
             self._hosted.take(partition)
         self._removals.add(partitions)

@@ -1,7 +1,7 @@
-"""The log lines about the partitions of this broker: leadership that it takes or loses, and ISRs that the controller changed.
+"""The log lines about the partitions of this broker: leadership gained or lost, and ISRs that the controller changed.
 
-Of thousands at once, as when a broker dies, the first lines are written and the others counted in one. ISRs that the leader itself
-changes are told where it proposes them (in_sync_replicas.py). Kafka tells the same in its state-change.log.
+When thousands change at once, as when a broker dies, the first lines are written and one line counts the others. ISRs that the leader
+itself changes are logged where it proposes them (in_sync_replicas.py). Kafka logs the same in its state-change.log.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = logging.getLogger("barnabas.replication")
 
 
 class PreviousState(NamedTuple):
-    """What a partition was before a change of the metadata."""
+    """A partition's state before a change of the metadata."""
 
     role: PartitionRole
     leader_epoch: int
@@ -28,20 +28,20 @@ class PreviousState(NamedTuple):
 
 
 def previous_state(partition: Partition | None) -> PreviousState | None:
-    """None for a partition that is new here."""
+    """Returns the partition's state now; None for one that is new here."""
     return None if partition is None else PreviousState(partition.role, partition.leader_epoch, partition.isr)
 
 
 class LeadershipLog:
-    """Tells of each partition that has other replicas, once it is what the metadata say."""
+    """Logs each change of a partition that has replicas elsewhere, after the change was applied."""
 
     def __init__(self, events: LimitedLog) -> None:
         self._events = events
 
-    def note(self, partition: Partition, before: PreviousState | None) -> None:
+    def log_change(self, partition: Partition, before: PreviousState | None) -> None:
         """`before` is its `previous_state` before the change."""
         if len(partition.replicas) == 1 or not logger.isEnabledFor(logging.INFO):
-            return  # alone it is led from here always
+            return  # a partition without other replicas is always led here
         was_leader = before is not None and before.role is LEADER
         if not partition.is_leader:
             if was_leader:
@@ -58,8 +58,8 @@ class LeadershipLog:
         elif before.isr != partition.isr:
             self._events.info("changed ISRs", "ISR of %r is %s, it was %s", partition, list(partition.isr), list(before.isr))
 
-    def note_removal(self, partition: Partition) -> None:
-        """It is hosted here no more: its replica moved to another broker."""
+    def log_removal(self, partition: Partition) -> None:
+        """Log that its replica has moved to another broker."""
         self._events.info("partitions that moved away", "%r moved away, its replicas are %s", partition, list(partition.replicas))
 
     def _note_loss(self, partition: Partition) -> None:

@@ -1,6 +1,6 @@
-"""Partitions that the metadata knows and that are not made yet: making one takes half a millisecond, and a topic may have thousands.
+"""Partitions that the metadata knows and that are not created yet: creating one takes half a millisecond, and a topic may have thousands.
 
-The ReplicaManager alone adds and takes them; those who created a topic hear when all of it is there.
+Only the BrokerMetadataPublisher adds and removes them. Callers that created a topic are called back when all of it is there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ PartitionName = tuple[str, int]
 
 
 class NewPartitions:
-    """The partitions that wait to be made, oldest first, but those of very large additions last."""
+    """The partitions that wait to be created, oldest first; those of very large additions come last."""
 
     __slots__ = ("_counts", "_listeners", "_names", "_ranges")
 
@@ -41,13 +41,13 @@ class NewPartitions:
             self._counts[name[0]] = self._counts.get(name[0], 0) + 1
 
     def add_range(self, topic: str, start: int, stop: int) -> None:
-        """Add the topic's partitions from `start` on, none of which waits yet, in no more time than one of them takes."""
+        """Add a range of partitions in constant time. None of them may be waiting yet."""
         waiting = self._ranges.setdefault(topic, _Range(start, start))
         waiting.add(start, stop)
         self._counts[topic] = self._counts.get(topic, 0) + stop - start
 
     def discard(self, name: PartitionName) -> None:
-        """`name` waits no more. If it was its topic's last, its waiters are called back at once, inside the caller's operation."""
+        """Remove `name`. If it was the last waiting partition of its topic, the topic's callbacks are called before this returns."""
         if name not in self:
             return
         topic, index = name
@@ -66,7 +66,7 @@ class NewPartitions:
             callback()
 
     def discard_topics(self, topics: Iterable[str]) -> None:
-        """The topics are gone."""
+        """Remove deleted topics."""
         waiting = {topic for topic in topics if topic in self._counts}
         if not waiting:
             return
@@ -75,14 +75,14 @@ class NewPartitions:
             self._forget(topic)
 
     def clear(self) -> None:
-        """Make nothing more, and call no callback."""
+        """Remove everything without calling a callback."""
         self._names.clear()
         self._ranges.clear()
         self._counts.clear()
         self._listeners.clear()
 
     def when_none_of(self, topics: Iterable[str], callback: Callable[[], None]) -> None:
-        """Call `callback`, once, when no partition of the topics waits, perhaps at once."""
+        """Call `callback` once when no partition of the topics waits any more, or now if none does."""
         waiting = {topic for topic in topics if topic in self._counts}
         note_made = countdown(len(waiting), callback)
         for topic in waiting:
@@ -90,7 +90,7 @@ class NewPartitions:
 
 
 class _Range:
-    """Indexes from `start` to `stop`, exclusive, but for those that are `taken`."""
+    """The indexes from `start` to `stop` (exclusive), without those in `taken`."""
 
     __slots__ = ("_start", "_stop", "_taken")
 
@@ -106,7 +106,7 @@ class _Range:
         return self._start <= index < self._stop and index not in self._taken
 
     def add(self, start: int, stop: int) -> None:
-        """More, behind those that are here."""
+        """Add indexes behind the present ones."""
         self._taken.update(range(self._stop, start))
         self._stop = stop
 

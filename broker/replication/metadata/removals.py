@@ -1,7 +1,8 @@
-"""Partitions that are no longer hosted, and their removal: their logs are closed, requests that wait for them end, their directories leave.
+"""The removal of partitions that are no longer hosted: their logs are closed, requests that wait for them end, and their directories are
+deleted.
 
-A topic may have thousands, 20 µs each: a LoopJob closes their logs, and until then nothing may take their names. Owner: the
-ReplicaManager, which finds none of them any more.
+A topic may have thousands, and each takes 20 µs, so a LoopJob closes their logs. Until a log is closed, no new partition can have its name.
+Owner: the BrokerMetadataPublisher; the partitions are already out of HostedPartitions.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 class PartitionRemovals:
     """See the module's docstring.
 
-    `on_closed(partition)` is called for each whose log is closed, `on_left()` when directories are out of the way of new ones, and
-    `on_failure(path, error)` when they could not be."""
+    `on_closed(partition)` is called for each partition whose log is closed, `on_left()` when directories no longer block new ones, and
+    `on_failure(path, error)` when a directory could not be moved away."""
 
     def __init__(
         self,
@@ -47,13 +48,13 @@ class PartitionRemovals:
         self._on_left = on_left
         self._on_failure = on_failure
         self._closing: deque[Generator[None, None, None]] = deque()
-        self._topics: Counter[str] = Counter()  # by how many of `_closing` each is in the way
+        self._topics: Counter[str] = Counter()  # how many entries of `_closing` block each topic
         self._when_closed: list[Callable[[], None]] = []
         self._works: dict[RemovalWork, list[Callable[[], None]]] = {}  # in progress, and the callbacks that wait for each
         self._job = LoopJob(clock, self._close_all)
 
     def add(self, partitions: Sequence[Partition]) -> None:
-        """They are deleted now; their logs are closed in later turns of the loop."""
+        """Mark the partitions as deleted now; their logs are closed in later turns of the loop."""
         if not partitions:
             return
         offline = {partition for partition in partitions if partition.role is OFFLINE}
@@ -63,7 +64,7 @@ class PartitionRemovals:
         self._begin(self._close(deque(partitions), offline, topics), topics)
 
     def add_logs(self, names: Collection[tuple[str, int]]) -> None:
-        """The same for logs that have no partitions."""
+        """As `add`, for logs without partitions."""
         if names:
             topics = {topic for topic, _ in names}
             self._begin(self._remove_logs(names, topics), topics)
@@ -78,23 +79,23 @@ class PartitionRemovals:
         return topic in self._topics or self._log_manager.is_leaving(topic, partition)
 
     def when_left(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once the directories of the partitions added so far are out of the way of new ones."""
+        """Call `callback` once the directories of the partitions added so far no longer block new ones."""
         if self._closing:
             self._when_closed.append(lambda: self.when_left(callback))
             return
-        note_left = countdown(len(self._works), callback)
+        count_down = countdown(len(self._works), callback)
         for callbacks in self._works.values():
-            callbacks.append(note_left)
+            callbacks.append(count_down)
 
     def stop(self) -> None:
-        """Close the rest at once: a directory that kept its name would be taken for a stray at the next start."""
+        """Close the other logs now: a directory that kept its name would be taken for a stray at the next start."""
         self._job.stop()
         while self._closing:
             deque(self._closing.popleft(), maxlen=0)
 
     def _close_all(self) -> Generator[None, None, None]:
         while self._closing:
-            for _ in self._closing[0]:  # not `yield from`: `stop` goes on with what this job leaves
+            for _ in self._closing[0]:  # not `yield from`: `stop` continues with the rest of this generator's work
                 yield
             self._closing.popleft()
         callbacks, self._when_closed = self._when_closed, []
@@ -102,7 +103,7 @@ class PartitionRemovals:
             callback()
 
     def _close(self, partitions: deque[Partition], offline: set[Partition], topics: set[str]) -> Generator[None, None, None]:
-        """Empties `partitions`: freed at once, 9,500 take 35 ms. Those that were `offline` have no log."""
+        """Close the logs and empty `partitions` one by one: dropping 9,500 at once takes 35 ms. Those in `offline` have no log."""
         yield from self._remove_logs(((each.topic, each.partition) for each in partitions if each not in offline), topics)
         while partitions:
             self._on_closed(partitions.popleft())
@@ -113,7 +114,7 @@ class PartitionRemovals:
         for work in works:
             self._works[work] = []
             self._run_blocking(work.run).add_done_callback(partial(self._end, work))
-        self._topics -= Counter(topics)  # from here on the log manager knows which are in the way
+        self._topics -= Counter(topics)  # from here on the log manager knows which names are blocked
 
     def _end(self, work: RemovalWork, done: BlockingResult) -> None:
         try:

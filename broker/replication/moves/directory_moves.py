@@ -1,7 +1,7 @@
-"""DirectoryMoves: the replicas of this broker that move between its log directories, and what clients ask for them.
+"""DirectoryMoves: moves replicas of this broker between its log directories, as clients request it.
 
-Few copy at a time, in the order of their names, so that each is soon over (num.replica.alter.log.dirs.threads; by default as many as
-there are log directories). They take steps in turn, in slices of the loop's time. Made when it is first needed.
+Only num.replica.alter.log.dirs.threads replicas copy at a time (by default the number of log directories), in the order of their names, so
+that each move is soon over. They take steps in turn, in slices of the loop's time. The object is created when it is first needed.
 Source: kafka.server.ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsManager.
 """
 
@@ -31,13 +31,13 @@ _UNIQUE_HEX = "0" * 32
 
 
 class DirectoryMoves:
-    """See the module's docstring. `copies_max`: how many replicas copy at a time."""
+    """See the module's docstring. `copies_max` is the number of replicas that copy at a time."""
 
     def __init__(self, hosted: HostedPartitions, tools: MoveTools, *, copies_max: int) -> None:
         self._hosted = hosted
         self._tools = tools._replace(on_left=self._note_left)
         self._on_left = tools.on_left
-        self._wanted: dict[MoveKey, str] = {}  # where a replica is to go once what its last move has left is out of the way
+        self._wanted: dict[MoveKey, str] = {}  # the target of a replica whose last move is still being cleaned up
         self._copies_max = copies_max
         self._moves: dict[MoveKey, ReplicaMove] = {}
         self._copying: dict[ReplicaMove, None] = {}
@@ -46,14 +46,14 @@ class DirectoryMoves:
         self._is_stopped = False
 
     def resume(self, futures: Iterable[Log]) -> None:
-        """Go on with what an earlier process had begun: the copies that are here, of partitions that are."""
+        """Continue the moves that an earlier process began: those whose copy and whose partition are still here."""
         for future in futures:
             partition = self._hosted.find(future.topic, future.partition)
             if partition is not None and not partition.is_offline and (future.topic, future.partition) not in self._moves:
                 self._start(partition, future)
 
     def stop(self) -> None:
-        """Copy no more: the next start goes on."""
+        """Stop copying; the next start continues."""
         self._is_stopped = True
         self._job.stop()
         for move in self._moves.values():
@@ -62,19 +62,19 @@ class DirectoryMoves:
 
     @property
     def lag_max(self) -> int:
-        """How far the copy that lacks most is behind."""
+        """The largest lag of a copy, in records."""
         return max((move.lag for move in self._moves.values()), default=0)
 
     def find_lag(self, topic: str, partition: int) -> int | None:
-        """How far the end of that copy is behind the partition's log; None when no move of it goes on."""
+        """How far the end of the replica's copy is behind its log, in offsets; None if it does not move."""
         move = self._moves.get((topic, partition))
         return None if move is None else move.lag
 
     # -- what clients ask for --------------------------------------------------------------------------------------
 
     def alter(self, topic: str, index: int, path: str) -> ErrorCode:
-        """Have the replica move to the log directory at `path`; one that is there already stays, and a move elsewhere ends. A partition
-        that is not here is to be made there once it comes."""
+        """Move the replica to the log directory at `path`. If it is there already, a move to another directory ends. A partition that is
+        not hosted here will be created there."""
         if len(future_directory_name(topic, index, _UNIQUE_HEX)) > FILE_NAME_LENGTH_MAX:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         manager = self._tools.log_manager
@@ -112,7 +112,7 @@ class DirectoryMoves:
         return ErrorCode.NONE
 
     def cancel(self, topic: str, index: int) -> None:
-        """The replica stays where it is, and its copy is deleted."""
+        """End the replica's move: it stays where it is, and its copy is deleted."""
         move = self._moves.pop((topic, index), None)
         if move is not None:
             log.info("the move of %r has ended: another directory is wanted", move)
@@ -121,7 +121,7 @@ class DirectoryMoves:
             remove_in_thread(work, self._tools)
 
     def drop_ended(self) -> None:
-        """Forget the moves whose partition is gone, or whose copy, or source, was lost with its log directory."""
+        """Drop the moves whose partition is gone, and those whose copy or source was lost with its log directory."""
         for key, move in list(self._moves.items()):
             if not move.is_current:
                 del self._moves[key]
@@ -151,7 +151,7 @@ class DirectoryMoves:
         self._admit()
 
     def _admit(self) -> None:
-        """Let the next ones copy."""
+        """Start the next copies."""
         free_count = self._copies_max - len(self._copying)
         if free_count <= 0:
             return
@@ -174,7 +174,7 @@ class DirectoryMoves:
         is_queued = move.phase is Phase.COPYING and move not in self._copying
         if move.step(may_copy=not is_queued) and move not in self._ready:
             if move.phase is Phase.PROMOTING:
-                self._ready.appendleft(move)  # it has to append faster than producers do
+                self._ready.appendleft(move)  # first again: it has to append faster than producers do
             else:
                 self._ready.append(move)
         if move.phase is not Phase.COPYING and move in self._copying:

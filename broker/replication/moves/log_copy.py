@@ -1,10 +1,10 @@
-"""LogCopy: makes a future log, in another log directory, equal to the log of a partition, and keeps it so while that one changes.
+"""LogCopy: copies the log of a partition into a future log in another log directory, and keeps the two equal while the log changes.
 
-It reads what the future log lacks, a chunk at a time; a thread brings in what is not in memory. Batches are appended byte for byte, in
-pieces below a millisecond; epochs, producers and aborted transactions are noted as a follower notes them. When the log was cut meanwhile,
-the future log is cut to where the two have the same epochs, once no checkpoint of its directory names what lies beyond. Nothing is asked of
-the partition's own path: the copy looks at offsets whenever it has a turn. The start of the log it follows without a copy of anything, so
-that what DeleteRecords deletes is gone here as soon. Source: kafka.server.ReplicaAlterLogDirsThread, LocalLeaderEndPoint.
+It reads the missing records a chunk at a time; a thread reads chunks that are not in memory. Batches are appended byte for byte, in pieces
+of less than a millisecond; epochs, producers and aborted transactions are recorded as a follower records them. If the log was truncated
+meanwhile, the future log is truncated to where the epochs of both agree, as soon as no checkpoint of its directory names a higher offset.
+The partition does not notify the copy: the copy looks at the log's offsets at each of its turns. It follows the log start without copying,
+so records that DeleteRecords deletes are soon deleted here too. Source: kafka.server.ReplicaAlterLogDirsThread, LocalLeaderEndPoint.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ PIECE_BATCHES = 50
 """Appended between two looks at the clock: a batch costs 10 µs, 256 KB a third of a millisecond."""
 FLUSH_BYTES = 64 * 1024 * 1024
 """Appended between two flushes, so that the last one finds little to do and no write has to wait for the kernel's limits."""
-CHECKPOINT_CHECK_MS = 20  # between two looks at whether a checkpoint was written before a cut, which takes two fsyncs
-THROTTLE_CHECK_MS = 100  # between two looks at whether the rate is below its bound again
+CHECKPOINT_CHECK_MS = 20  # between two checks whether the checkpoint before a truncation was written, which takes two fsyncs
+THROTTLE_CHECK_MS = 100  # between two checks whether the rate is below its bound again
 
 _LENGTH_END = LOG_OVERHEAD  # base offset 8, batch length 4
 
 
 class CopyStep(Enum):
-    """What came of one step."""
+    """The result of one step."""
 
     MORE = "more"  # there is more to do now
-    WAITING = "waiting"  # `on_ready` is called when there is
-    CAUGHT_UP = "caught up"  # both logs end alike at this moment
+    WAITING = "waiting"  # for an event; then `on_ready` is called
+    CAUGHT_UP = "caught up"  # both logs end at the same offset now
 
 
 class LogCopy:
     """See the module's docstring. `on_ready()` is called on the loop after a step was WAITING. `may_truncate(log, offset)` is asked before
-    the future log is cut there (TruncationCheckpoints.may_truncate). Owner: one ReplicaMove.
+    the future log is truncated there (TruncationCheckpoints.may_truncate). Owner: one ReplicaMove.
 
     Every method may raise StorageError, whose path says which of the two disks it is, and KafkaError when the source is corrupt."""
 
@@ -74,27 +74,27 @@ class LogCopy:
         self._on_ready = on_ready
         self._on_error = on_error
         self._is_closed = False
-        self._truncations_count = -1  # the source's, when the two were compared last
+        self._truncations_count = -1  # the source's count at the last comparison
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._chunk = memoryview(b"")
         self._position = 0
         self._unflushed_bytes = 0
         self._flushes_count = 0  # in flight
         self._is_reading = False  # in a thread
-        self._timer: Timer | None = None  # of what is waited for
+        self._timer: Timer | None = None  # of the current wait
 
     def close(self) -> None:
-        """What a thread still does is thrown away."""
+        """Stop; the results of threads that still run are ignored."""
         self._is_closed = True
         self._drop_chunk()
 
     @property
     def lag(self) -> int:
-        """How far the future log's end is behind."""
+        """How far the future log's end is behind, in offsets."""
         return self.source.log_end_offset - self.future.log_end_offset
 
     def step(self) -> CopyStep:
-        """Do a piece of a millisecond."""
+        """Do a piece of work of about a millisecond."""
         source, future = self.source, self.future
         if not self.follow_start() or self._is_reading:
             return CopyStep.WAITING
@@ -109,8 +109,8 @@ class LogCopy:
         return self._read()
 
     def follow_start(self) -> bool:
-        """Have the future log begin where the log does, empty if it has nothing from there on. Whether it was done now: else a checkpoint
-        has to be written before, and `on_ready` is called."""
+        """Move the future log's start to the log's start; it is empty then if it ends before that. Returns whether it was done now. If
+        not, a checkpoint has to be written first, and `on_ready` is called."""
         source, future = self.source, self.future
         if source.truncations_count != self._truncations_count and not self._align():
             self._wait(CHECKPOINT_CHECK_MS)
@@ -148,24 +148,24 @@ class LogCopy:
         self._run_blocking(work.run).add_done_callback(end)
 
     def take_over_state(self) -> None:
-        """Caught up: take over what no batch tells, so that the future log is as good as the other."""
+        """Called when caught up: copy the state that no batch carries, so that the future log can replace the log."""
         source, future = self.source, self.future
         future.update_config(source.config)
         for entry in source.leader_epochs.entries():
             latest_epoch = future.leader_epochs.latest_epoch
             if latest_epoch is None or entry.epoch > latest_epoch:
-                future.assign_leader_epoch(entry.epoch, entry.start_offset)  # begun, and nothing was written in it yet
+                future.assign_leader_epoch(entry.epoch, entry.start_offset)  # an epoch without records
         self._follow_watermarks()
 
     # -- comparing -------------------------------------------------------------------------------------------------
 
     def _align(self) -> bool:
-        """Cut the future log to what is in both. Returns whether it could be done now."""
+        """Truncate the future log to the records that both logs have. Returns whether it was done now."""
         source, future = self.source, self.future
         self._drop_chunk()
         end_offset = find_common_end(source, future)
         if self._truncations_count >= 0 and source.log_start_offset < future.log_start_offset:
-            end_offset = source.log_start_offset  # it began anew, before the future log's start
+            end_offset = source.log_start_offset  # it was started again below the future log's start
         if end_offset < future.log_end_offset:
             if not self._may_truncate(future, end_offset):
                 return False
@@ -218,7 +218,7 @@ class LogCopy:
             records.release()
             error = done.exception()
             if self.source.truncations_count != truncations_count:
-                error = None  # read while it was cut
+                error = None  # read while the log was truncated
             elif error is None and not self._is_closed and self.future.log_end_offset == offset:
                 self._take_chunk(memoryview(done.result()))
             self._go_on(error, self.source, self._on_ready)
@@ -237,7 +237,7 @@ class LogCopy:
         self._on_error(failure)
 
     def _wait(self, delay_ms: int) -> CopyStep:
-        if self._timer is None:  # also for a step that came before its time
+        if self._timer is None:  # also after a step before the timer's end
             self._timer = self._clock.call_later(delay_ms, self._ready)
         return CopyStep.WAITING
 
@@ -262,7 +262,7 @@ class LogCopy:
         start = self._position
         if start == 0 and future.log_end_offset == future.log_start_offset:
             base_offset = find_start_within_batch(future.log_end_offset, self._chunk)
-            if base_offset is not None:  # the log starts within a batch, which is copied whole
+            if base_offset is not None:  # the log start is within a batch, which is copied whole
                 if not self._may_truncate(future, base_offset):
                     return self._wait(CHECKPOINT_CHECK_MS)
                 future.truncate_fully_and_start_at(base_offset, now_ms=now_ms)
@@ -276,7 +276,7 @@ class LogCopy:
 
 
 def find_piece_end(chunk: memoryview, start: int) -> int:
-    """The end of the next few of the whole batches in `chunk`, one at least."""
+    """Returns the end of the next few whole batches in `chunk`, at least one."""
     end = start
     for _ in range(PIECE_BATCHES):
         if end >= len(chunk):
@@ -289,15 +289,16 @@ def find_piece_end(chunk: memoryview, start: int) -> int:
 
 
 def find_common_end(source: Log, future: Log) -> int:
-    """Up to where (exclusive) both logs have the same records: as far as their epochs agree (KIP-101), asked from the last one down.
+    """Returns the end (exclusive) of the records that both logs have: as far as their epochs agree (KIP-101), compared from the last one
+    down.
 
-    An epoch that the source does not know proves nothing, also if it is below all that it knows: after a kill records may be back that
-    were deleted, and their epochs are not."""
+    An epoch that the source does not know is no match, even one below all of its epochs. After a kill, deleted records may be back
+    without their epochs."""
     end_offset = min(source.log_end_offset, future.log_end_offset)
     known = {entry.epoch for entry in source.leader_epochs.entries()}
     for entry in reversed(future.leader_epochs.entries()):
         if entry.start_offset >= end_offset:
-            continue  # nothing of it is left
+            continue  # none of its records are left
         if entry.epoch in known:
             return min(end_offset, source.end_offset_for_epoch(entry.epoch).end_offset)
         end_offset = entry.start_offset

@@ -1,12 +1,14 @@
-"""ReplicaMove: one replica on its way to another log directory of this broker, from its first byte there to the removal of the old log.
+"""ReplicaMove: the move of one replica to another log directory of this broker, from the first byte there to the removal of the old log.
 
     COPYING ─ caught up, flushed ─> TELLING ─ the controller has it ─> PROMOTING ─ caught up ─> SETTLING ─ durable ─> over
 
-The controller is told before the copy takes over (KIP-858): were the target to fail in between, it would know which replicas are lost
-with it. A move that ends before it has taken over takes that back. Taking over is one step of the loop: no append and no read comes
-between the last batch's copy and the change of the partition's log.
-Until then the low watermark of DeleteRecords counts the copy, which follows the log's start in every phase, also while it waits for
-other moves. (Kafka's follows when it is copied: DeleteRecords waits for the moves before it, and often times out.)
+The controller is told before the copy takes over (KIP-858): if the target fails in between, it knows which replicas are lost. A move that
+ends before the take-over tells the controller so. The take-over is one step of the loop: no append and no read runs between the copy of the
+last batch and the change of the partition's log.
+
+The low watermark of DeleteRecords counts the copy until the take-over. So the copy follows the log start in every phase, also while it
+waits for other moves. (Kafka's copy follows only when it is its turn to be copied, so DeleteRecords waits for the moves before it and often
+times out.)
 Source: kafka.server.ReplicaAlterLogDirsThread.PromotionState, kafka.cluster.Partition.maybeReplaceCurrentWithFutureReplica.
 """
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.replication")
 
-RETRY_MS = 1_000  # after a failure that is none of a disk
+RETRY_MS = 1_000  # after a failure that is not a disk's
 
 
 class AssignDirectory(Protocol):
@@ -52,11 +54,11 @@ class Phase(Enum):
     OVER = "over"
 
 
-COUNTED_PHASES = (Phase.TELLING, Phase.PROMOTING)  # the metadata may say that the replica is where its copy is
+COUNTED_PHASES = (Phase.TELLING, Phase.PROMOTING)  # the metadata may name the copy's directory as the replica's
 
 
 class MoveTools(NamedTuple):
-    """What all moves of a broker use. Without `assign_directory` nobody needs to be told."""
+    """What all moves of a broker share. `assign_directory` is None if the controller need not be told."""
 
     clock: Clock
     log_manager: LogManager
@@ -103,7 +105,7 @@ class ReplicaMove:
 
     @property
     def is_current(self) -> bool:
-        """Whether it is still about the partition's log and its copy: neither was deleted, lost, or replaced."""
+        """Whether the log and the copy of this move are still the partition's: neither was deleted, lost or replaced."""
         partition = self.partition
         if partition.role is DELETED or partition.role is OFFLINE or partition.log is not self._source:
             return False
@@ -120,8 +122,8 @@ class ReplicaMove:
             self._wake()
 
     def step(self, *, may_copy: bool) -> bool:
-        """Do one step, well below a millisecond. Whether there is more to do now; else `on_ready` will be called, unless it is over.
-        Unless it `may_copy`, it follows the log's start and nothing else."""
+        """Do one step, of well below a millisecond. Returns whether there is more to do now. If not, `on_ready` will be called, unless
+        the move is over. Without `may_copy` the step only follows the log start."""
         if self.phase is Phase.OVER or self.phase is Phase.SETTLING:
             return False
         if not self.is_current:
@@ -143,7 +145,8 @@ class ReplicaMove:
         return False
 
     def end(self) -> None:
-        """Copy no more. If the controller was told already it is told where the replica has stayed. The copy's files are the caller's."""
+        """End the move. A controller that was told of the target is told that the replica has stayed. The caller removes the copy's
+        files."""
         if self.phase in COUNTED_PHASES:
             self._assign(self._source.log_dir, None)
         self.stop()
@@ -151,7 +154,7 @@ class ReplicaMove:
         self._tools.waiting.record_deletions.notify(self.partition)
 
     def stop(self) -> None:
-        """The broker stops: do nothing more, and tell nobody."""
+        """Stop with the broker: the controller is not told."""
         self._copy.close()
         if self.phase is not Phase.SETTLING:
             self.phase = Phase.OVER
@@ -202,7 +205,7 @@ class ReplicaMove:
             self._wake()
 
     def _take_over(self) -> None:
-        """Both logs end alike at this moment, and are changed for each other within it."""
+        """Replace the partition's log by the copy. Both end at the same offset, and nothing else runs meanwhile."""
         tools, partition, future = self._tools, self.partition, self.future
         self._copy.take_over_state()
         tools.log_manager.futures.promote(self._relocation)
@@ -212,13 +215,14 @@ class ReplicaMove:
         self._count_no_more()
         log.info("%r has moved from %s to %s", partition, self._source.log_dir, future.log_dir)
         settled_offset = future.log_end_offset
-        # What the old log had made durable must be so in the new one before the old one goes; requests may wait for it too.
+        # Records that were durable in the old log must be durable in the new one before the old one is removed. Requests may wait for that
+        # too.
         tools.log_directories.request_flush((partition,))
         tools.waiting.wake(partition)
         tools.log_directories.when_flushed(lambda: self._settle(settled_offset))
 
     def _settle(self, end_offset: int) -> None:
-        """A flush has ended: the replaced log leaves if the new one has all of it durably."""
+        """Called after a flush: remove the replaced log if all its records are durable in the new one."""
         self.phase = Phase.OVER
         partition, manager = self.partition, self._tools.log_manager
         is_lost = manager.find_log(partition.topic, partition.partition) is not self.future
@@ -241,7 +245,7 @@ class ReplicaMove:
 
 
 def remove_in_thread(work: RemovalWork, tools: MoveTools) -> None:
-    """Take a closed log's directory out of the way, off the loop."""
+    """Remove a closed log's directory in a thread."""
 
     def end(done: BlockingResult) -> None:
         try:

@@ -1,13 +1,12 @@
-"""TruncationCheckpoints: no checkpoint names what lies beyond a cut of a log, even if a crash follows the cut.
+"""TruncationCheckpoints: lowers the checkpoints of a log before it is truncated, so that none names a later offset after a crash.
 
-Checkpoints say how far a log is durable, committed, clean and deleted, and are written now and then. If a log is cut below that and
-grows past it again before the next checkpoint, a crash would take its new records for the old ones: recovery would not look at them,
-so that damage of a power cut is served, or takes the directory offline; the high watermark and the log's start would lie beyond what
-was committed and deleted; duplicates and tombstones that were never compacted would count as clean. So the offsets leave the
-checkpoints first, durably, and then the log is cut.
-Few elections come to that: most cut nothing, and what is cut, which was not committed but for unclean elections, has often not been
-flushed when a checkpoint was taken last. Cuts of one directory's logs wait for one write together: with a write for each, a broker that
-becomes the follower of 300 partitions would take seconds.
+Checkpoints say how far a log is durable, committed, compacted and deleted, and are written periodically. A log may be truncated below a
+checkpoint and grow past it again before the next one is written. After a crash its new records would be taken for the old ones. Recovery
+would not check them, so damage by a power cut would be served, or would take the directory offline. The high watermark and the log start
+would be higher than what was committed and deleted. Duplicates and tombstones that were never compacted would count as clean. So the
+checkpoints are lowered first, durably, and then the log is truncated. Few elections need this: most truncate nothing, and truncated
+records, which are uncommitted except after unclean elections, were often not flushed at the last checkpoint. Truncations of one directory's
+logs share one write. With a write for each, a broker that becomes the follower of 300 partitions would take seconds.
 
 Kafka writes the recovery points and clean ends after each truncation, in the fetcher's thread, and the rest at its next turn.
 Source: LogManager.truncateTo, LogCleanerManager.maybeTruncateCheckpoint.
@@ -30,17 +29,17 @@ if TYPE_CHECKING:
 
 
 class TruncationCheckpoints:
-    """See the module's docstring. `on_failure` is told of a disk that fails."""
+    """See the module's docstring. `on_failure` is called when a disk fails."""
 
     def __init__(self, log_manager: LogManager, run_blocking: RunBlocking, on_failure: Callable[[Path, StorageError], None]) -> None:
         self._log_manager = log_manager
         self._run_blocking = run_blocking
         self._on_failure = on_failure
-        self._waiting: dict[LogDirectory, dict[Log, int]] = {}  # to where their checkpoints are to be lowered
+        self._waiting: dict[LogDirectory, dict[Log, int]] = {}  # the offsets to which their checkpoints are to be lowered
         self._under_way: dict[LogDirectory, dict[Log, int]] = {}
 
     def may_truncate(self, log: Log, offset: int) -> bool:
-        """Whether the log may be cut there now. If not, ask again in a moment: meanwhile its checkpoints are lowered.
+        """Returns whether the log may be truncated to `offset` now. If not, ask again soon: its checkpoints are being lowered.
 
         StorageError when its disk fails."""
         if self._is_waiting(log):
@@ -50,10 +49,10 @@ class TruncationCheckpoints:
             return True
         directory = next((each for each in self._log_manager.online_directories if str(each.path) == log.log_dir), None)
         if directory is None:
-            return True  # it has failed, and so will the truncation
+            return True  # the disk has failed, and so will the truncation
         with storage_errors("truncate", log.directory):
-            end_offset = log.segments.start_of_batch(offset)  # the truncation takes the whole batch that holds the offset
-        # The checkpoints that are taken from now on name the lower clean end, and the others what they find, which shows here.
+            end_offset = log.segments.start_of_batch(offset)  # the whole batch that holds the offset is truncated
+        # Checkpoints that are taken from now on have the lower clean end. The other offsets are read from the log when they are taken.
         log.checkpointed_end_offset = end_offset
         if clean_end is not None:
             log.clean_end_offset = min(clean_end, end_offset)
@@ -76,7 +75,8 @@ class TruncationCheckpoints:
             lowering.result()
         except StorageError as error:
             for log in logs:
-                log.checkpointed_end_offset = log.log_end_offset  # whatever stays in the files: they are lowered when it is asked again
+                # The files may have a higher offset: they are lowered when `may_truncate` is called again.
+                log.checkpointed_end_offset = log.log_end_offset
             self._on_failure(directory.path, error)
         if directory.is_offline:
             self._waiting.pop(directory, None)

@@ -306,7 +306,7 @@ def test_a_leader_that_does_not_answer_is_asked_again_soon_and_then_less_often(e
     for _ in range(10):
         assert exchange.ask().session_epoch == 0
         now_ms = exchange.world.clock.monotonic_ms()
-        exchange.fetcher.note_failure(now_ms)
+        exchange.fetcher.handle_failure(now_ms)
         assert exchange.ask() is None
         waits_ms.append(exchange.fetcher.wakes_at_ms - now_ms)
         exchange.world.clock.advance(waits_ms[-1])
@@ -314,7 +314,7 @@ def test_a_leader_that_does_not_answer_is_asked_again_soon_and_then_less_often(e
     assert waits_ms == [5, 10, 20, 40, 80, 160, 320, 640, BACKOFF_MS, BACKOFF_MS]
     exchange.answer(exchange.ask(), (partition, data("x")))
     exchange.ask()
-    exchange.fetcher.note_failure(exchange.world.clock.monotonic_ms())
+    exchange.fetcher.handle_failure(exchange.world.clock.monotonic_ms())
     assert exchange.fetcher.wakes_at_ms == exchange.world.clock.monotonic_ms() + 5
 
 
