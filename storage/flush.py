@@ -145,7 +145,7 @@ class FlushState:
         """Everything up to `end_offset`. OSError when a file cannot be opened."""
         paths = list(self._paths)
         for segment in self._rolled:
-            segment.write_indexes()
+            segment.indexes.write_out()
             paths += segment.index_paths()
         files = tuple(segment.share_file() for segment in (*self._rolled, active))
         epochs = None

@@ -213,7 +213,7 @@ class Log:
         """The aborted transactions that have records in [start_offset, end_offset)."""
         aborted: list[AbortedTransaction] = []
         for segment in self.segments.from_index(self.segments.floor_index(start_offset)):
-            search = segment.transaction_index.collect(start_offset, end_offset)
+            search = segment.indexes.transaction_index.collect(start_offset, end_offset)
             aborted += search.aborted
             if search.is_complete:
                 break
@@ -468,7 +468,7 @@ class Log:
         completed = self.producers.record_append(header, base_offset=base_offset, timestamp=max_timestamp, marker=marker)
         aborted = None if completed is None else complete_transaction(self.producers, completed)
         if aborted is not None:
-            self.segments.active.transaction_index.append(aborted)
+            self.segments.active.indexes.transaction_index.append(aborted)
 
     def _cut_state(self, log_end_offset: int, log_start_offset: int, now_ms: int) -> None:
         """The segments end at `log_end_offset` now: bring everything else there."""

@@ -281,7 +281,7 @@ def _scan_segment(
         size_bytes = header.batch_length + LOG_OVERHEAD
         last_offset = header.base_offset + header.last_offset_delta
         end_position = position + size_bytes
-        segment.index_batch(position, size_bytes, last_offset, header.max_timestamp)
+        segment.indexes.note_batch(position, size_bytes, last_offset, header.max_timestamp)
         if header.partition_leader_epoch != epoch or (epoch_end is not None and header.base_offset >= epoch_end):
             epoch = header.partition_leader_epoch
             if epoch >= 0:
@@ -290,7 +290,7 @@ def _scan_segment(
         if header.producer_id >= 0:
             aborted = replay_batch(producers, header, chunk[start : start + size_bytes] if header.is_control else b"")
             if aborted is not None:
-                segment.transaction_index.append(aborted)
+                segment.indexes.transaction_index.append(aborted)
     return _ScannedSegment(last_offset, epoch, end_position)
 
 

@@ -6,14 +6,10 @@ the log, on the loop; nothing of the log is being flushed meanwhile.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from storage.disk import SYSTEM_DISK, Disk
 from storage.files import rename
 from storage.log import Log
-from storage.segment import LogSegment
-
-SegmentPaths = tuple[Path, Path, Path, Path]
+from storage.segment import LogSegment, SegmentPaths
 
 
 class Relocation:
@@ -40,16 +36,9 @@ class Relocation:
         rename(log.directory, self.target, self._disk)
         for segment in log.segments:
             paths = self._paths.get(segment) or self._paths_of(segment)
-            if segment.is_active:
-                segment.file.path = paths[0]
-            segment.log_path, segment.offset_index.path, segment.time_index.path, segment.transaction_index.path = paths
+            segment.note_renamed(paths)
         log.note_renamed(self.target)
 
     def _paths_of(self, segment: LogSegment) -> SegmentPaths:
-        target = self.target
-        return (
-            target / segment.log_path.name,
-            target / segment.offset_index.path.name,
-            target / segment.time_index.path.name,
-            target / segment.transaction_index.path.name,
-        )
+        log, offsets, times, transactions = (self.target / path.name for path in segment.all_paths)
+        return log, offsets, times, transactions

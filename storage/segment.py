@@ -3,6 +3,8 @@
 Invariants: batches lie back to back from position 0 to `size_bytes`, offsets ascend, and every offset is within 2^31 - 1 of
 `base_offset`. Data is written before its index entry: recovery trusts batches only. A segment is either active (written to, its
 indexes in memory, the positions of its last batches too) or closed (opened at first use; its log may `unload` it again).
+Of its parts, SegmentIndexes counts and indexes what is written, and RecentBatches remembers where the last batches lie; the .log file,
+and when the parts are loaded, are this module's.
 Owner: Log. Errors of the disk come out as OSError or StorageError; Log makes StorageError of both.
 """
 
@@ -20,38 +22,32 @@ from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
 from storage.file_slice import FileSlice, SegmentFile, read_exactly
 from storage.files import SEGMENT_SUFFIXES, delete_if_exists, offset_file_name, rename, sync_file
-from storage.index import NO_TIMESTAMP, CorruptIndexError, OffsetIndex, TimeEntry, TimeIndex
-from storage.page_cache import ColdRead, waiting
-from storage.transaction_index import TransactionIndex
+from storage.index import NO_TIMESTAMP, CorruptIndexError, TimeEntry
+from storage.page_cache import waiting
+from storage.recent_batches import POSITIONS_MAX, RecentBatches
+from storage.segment_indexes import SegmentIndexes
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
-RECENT_BATCHES = 256  # positions kept in memory, twice this at most: tail reads and fresh appends need no scan
+
+SegmentPaths = tuple[Path, Path, Path, Path]
 
 
 class LogSegment:
     """See the module's docstring. Make one with `create` (a new active segment) or `open`."""
 
     __slots__ = (
-        "_bytes_since_index_entry",
         "_disk",
         "_file",
         "_first_timestamp",
-        "_recent_floor",
-        "_recent_last_offsets",
-        "_recent_positions",
         "base_offset",
         "created_ms",
-        "index_interval_bytes",
+        "indexes",
         "is_active",
         "is_recovered",
         "log_path",
-        "max_timestamp",
-        "offset_index",
-        "offset_of_max_timestamp",
+        "recent_batches",
         "roll_jitter_ms",
         "size_bytes",
-        "time_index",
-        "transaction_index",
     )
 
     def __init__(
@@ -60,25 +56,16 @@ class LogSegment:
         self._disk = disk
         log, offsets, times, transactions = (directory / (offset_file_name(base_offset, each) + suffix) for each in SEGMENT_SUFFIXES)
         self.base_offset = base_offset
-        self.index_interval_bytes = config.index_interval_bytes
-        index_bytes = config.segment_index_bytes
         self.created_ms = created_ms
         self.roll_jitter_ms = 0
         self.log_path = log
-        self.offset_index = OffsetIndex(offsets, base_offset, index_bytes, disk)
-        self.time_index = TimeIndex(times, base_offset, index_bytes, disk)
-        self.transaction_index = TransactionIndex(transactions, base_offset, disk)
+        self.indexes = SegmentIndexes((offsets, times, transactions), base_offset, config, disk)
+        self.recent_batches = RecentBatches(base_offset - 1)
         self.size_bytes = 0
         self.is_active = False
         self.is_recovered = False  # its batches were scanned after an unclean stop, its files are not synchronised
-        self.max_timestamp: int | None = None  # None: closed and not asked for yet, see largest_timestamp_entry
-        self.offset_of_max_timestamp = base_offset
         self._file: SegmentFile | None = None
         self._first_timestamp: int | None = None
-        self._bytes_since_index_entry = 0
-        self._recent_last_offsets: list[int] = []
-        self._recent_positions: list[int] = []
-        self._recent_floor = base_offset - 1  # the last offset before the recent ones
 
     @classmethod
     def create(
@@ -87,9 +74,7 @@ class LogSegment:
         """A new, empty, active segment; with a suffix one that is to replace others. Its directory entry is not durable yet."""
         segment = cls(directory, base_offset, config, now_ms, disk, suffix)
         segment._file = SegmentFile.open(segment.log_path, create=True, disk=disk)
-        segment.offset_index.create()
-        segment.time_index.create()
-        segment.max_timestamp = NO_TIMESTAMP
+        segment.indexes.create()
         segment.is_active = True
         return segment
 
@@ -132,12 +117,13 @@ class LogSegment:
         """Account for a batch that `write` has written: the segment's times, index entries, its position."""
         if position == 0:
             self._first_timestamp = max_timestamp
-        self.index_batch(position, size, last_offset, max_timestamp)
-        positions = self._recent_positions
-        positions.append(position)
-        self._recent_last_offsets.append(last_offset)
-        if len(positions) >= 2 * RECENT_BATCHES:
-            self._forget_older()
+        self.indexes.note_batch(position, size, last_offset, max_timestamp)
+        recent = self.recent_batches
+        positions = recent.positions
+        positions.append(position)  # RecentBatches.add(), inlined: once a produce
+        recent.last_offsets.append(last_offset)
+        if len(positions) >= POSITIONS_MAX:
+            recent.forget_older()
 
     def should_roll(
         self,
@@ -157,7 +143,8 @@ class LogSegment:
             if first is None:
                 first = self._read_first_timestamp()
             age_ms = incoming_max_timestamp - first if first >= 0 else now_ms - self.created_ms
-        offset_index, time_index = self.offset_index, self.time_index
+        indexes = self.indexes
+        offset_index, time_index = indexes.offset_index, indexes.time_index
         return (
             size + incoming_bytes > segment_bytes
             or (size > 0 and age_ms > max_segment_ms - self.roll_jitter_ms)
@@ -168,10 +155,10 @@ class LogSegment:
 
     def become_inactive(self) -> None:
         """Close the time index with the segment's largest timestamp and leave the active role."""
-        self._close_time_index()
-        self.write_indexes()
+        self.indexes.close_time_index()
+        self.indexes.write_out()
         self.is_active = False
-        self.forget_recent()
+        self.recent_batches.forget()
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Cut the batch that holds `offset` and everything after it; returns where the segment then ends: before that batch, whose
@@ -180,17 +167,14 @@ class LogSegment:
         position = self.find_position(offset)
         if position < self.size_bytes:
             offset = min(offset, read_batch_header(self.file, position).base_offset)
-        self.offset_index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
-        self.transaction_index.truncate_to(offset)
+        self.indexes.truncate_to(offset)
         self._cut(position)
-        if not self._recent_positions:
-            self._recent_floor = offset - 1  # every batch that is left ends before it
+        if not self.recent_batches.positions:
+            self.recent_batches.floor = offset - 1  # every batch that is left ends before it
         if position == 0:
             self.created_ms = now_ms
             self._first_timestamp = None
-        self._bytes_since_index_entry = 0
-        self._reload_max_timestamp()
+        self._reload_largest_timestamp()
         return offset
 
     def activate(self) -> int:
@@ -198,38 +182,33 @@ class LogSegment:
 
         Rebuilds the indexes when they cannot be right (Kafka preallocates them: an unclean stop leaves a zero tail)."""
         self.is_active = True
+        indexes, recent = self.indexes, self.recent_batches
         try:
-            self.offset_index.load(is_active=True)
-            self.time_index.load(is_active=True)
-            self._check_indexes()
+            indexes.load(self.size_bytes, is_active=True)
         except CorruptIndexError:
-            self.rebuild_indexes()
-        self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
-        start = self.offset_index.last_position
+            self._rebuild_indexes()
+        indexes.take_last_entry()
+        start = indexes.offset_index.last_position
         last_offset = self.base_offset - 1
-        self._recent_positions.clear()
-        self._recent_last_offsets.clear()
-        self._recent_floor = last_offset if start == 0 else MAX_RELATIVE_OFFSET + self.base_offset
+        recent.restart(last_offset if start == 0 else MAX_RELATIVE_OFFSET + self.base_offset)
         for position, header in self.iterate_batches(start):
             last_offset = header.last_offset
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, last_offset
-            self._recent_positions.append(position)
-            self._recent_last_offsets.append(last_offset)
-            if len(self._recent_positions) >= 2 * RECENT_BATCHES:
-                self._forget_older()
-            self._recent_floor = min(self._recent_floor, header.base_offset - 1)
+            indexes.note_timestamp(header)
+            recent.add(position, last_offset)
+            recent.floor = min(recent.floor, header.base_offset - 1)
         return last_offset + 1
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def find_position(self, offset: int) -> int:
         """Position of the first batch that ends at or after `offset`; `size_bytes` when there is none."""
-        if offset > self._recent_floor and self._recent_positions:
-            slot = bisect_left(self._recent_last_offsets, offset)
-            return self._recent_positions[slot] if slot < len(self._recent_positions) else self.size_bytes
+        recent = self.recent_batches
+        positions = recent.positions
+        if offset > recent.floor and positions:
+            slot = bisect_left(recent.last_offsets, offset)
+            return positions[slot] if slot < len(positions) else self.size_bytes
         self._load()
-        for position, _, last_offset in scan_batches(self.file, self.size_bytes, self.offset_index.find_position(offset)):
+        for position, _, last_offset in scan_batches(self.file, self.size_bytes, self.indexes.offset_index.find_position(offset)):
             if last_offset >= offset:
                 return position
         return self.size_bytes
@@ -237,7 +216,7 @@ class LogSegment:
     def boundary_before(self, position: int) -> int:
         """An indexed batch boundary at or before `position`."""
         self._load()
-        return self.offset_index.find_boundary(position)
+        return self.indexes.offset_index.find_boundary(position)
 
     def slice(self, position: int, end_position: int, max_bytes: int, minimum_one_batch: bool) -> FileSlice | None:
         """Whole batches from `position`, at most `max_bytes` unless the first alone is larger and `minimum_one_batch` is set.
@@ -264,15 +243,16 @@ class LogSegment:
     def find_position_by_timestamp(self, timestamp: int, start_offset: int) -> int:
         """An indexed batch boundary at or before the first record from `start_offset` on whose timestamp is `timestamp` or later."""
         self._load()
-        return self.offset_index.find_position(max(self.time_index.find_entry(timestamp).offset, start_offset))
+        indexes = self.indexes
+        return indexes.offset_index.find_position(max(indexes.time_index.find_entry(timestamp).offset, start_offset))
 
     def largest_timestamp_entry(self) -> TimeEntry:
         """The segment's largest timestamp and the last offset of its batch; (-1, base offset) without timestamps."""
-        if self.max_timestamp is None:
+        indexes = self.indexes
+        if indexes.max_timestamp is None:
             self._load()
-            # Closing a segment leaves its largest timestamp in the last entry.
-            self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
-        return TimeEntry(self.max_timestamp, self.offset_of_max_timestamp)
+            return indexes.take_last_entry()
+        return TimeEntry(indexes.max_timestamp, indexes.offset_of_max_timestamp)
 
     def largest_timestamp(self) -> int:
         """For retention: the largest record timestamp, or the file's modification time when records have none."""
@@ -283,7 +263,7 @@ class LogSegment:
         """The offset after the last batch, read from the file."""
         self._load()
         last_offset = self.base_offset - 1
-        for _, _, batch_last_offset in scan_batches(self.file, self.size_bytes, self.offset_index.last_position):
+        for _, _, batch_last_offset in scan_batches(self.file, self.size_bytes, self.indexes.offset_index.last_position):
             last_offset = batch_last_offset
         return last_offset + 1
 
@@ -314,26 +294,27 @@ class LogSegment:
     @property
     def is_loaded(self) -> bool:
         """Whether the segment holds descriptors that `unload` would free."""
-        return self._file is not None or self.offset_index.is_loaded
+        return self._file is not None or self.indexes.offset_index.is_loaded
 
     def unload(self) -> None:
         """Free a closed segment's descriptors; slices that were handed out keep theirs."""
-        self.offset_index.unload()
-        self.time_index.unload()
-        self.transaction_index.close()
-        self.forget_recent()
+        self.indexes.unload()
+        self.recent_batches.forget()
         self._close_file()
 
     def abandon(self) -> None:
         """Free everything without writing: the disk failed, or the files are about to go."""
-        self.offset_index.drop()
-        self.time_index.drop()
-        self.transaction_index.close()
+        self.indexes.drop()
         self._close_file()
+
+    @property
+    def all_paths(self) -> SegmentPaths:
+        """Of the .log file, the offset index, the time index and the transaction index, whether they exist or not."""
+        return self.log_path, *self.indexes.paths
 
     def paths(self) -> list[Path]:
         """The segment's files that exist."""
-        return [path for path in self._all_paths() if self._disk.exists(path)]
+        return [path for path in self.all_paths if self._disk.exists(path)]
 
     def index_paths(self) -> list[Path]:
         return [path for path in self.paths() if path != self.log_path]
@@ -343,80 +324,54 @@ class LogSegment:
 
         The segment must be unloaded; slices that were handed out keep the file."""
         assert self._file is None, "an open file is renamed under nobody"
-        present = self.paths()
-        renamed = [path.with_name(path.name.removesuffix(old) + new) for path in self._all_paths()]
-        for path, target in zip(self._all_paths(), renamed, strict=True):
+        present, paths = self.paths(), self.all_paths
+        log, offsets, times, transactions = renamed = [path.with_name(path.name.removesuffix(old) + new) for path in paths]
+        for path, target in zip(paths, renamed, strict=True):
             if path in present:
                 rename(path, target, self._disk)
-        self.log_path, self.offset_index.path, self.time_index.path, self.transaction_index.path = renamed
+        self.note_renamed((log, offsets, times, transactions))
+
+    def note_renamed(self, paths: SegmentPaths) -> None:
+        """The files have other names, given as `all_paths` gives them."""
+        self.log_path = paths[0]
+        self.indexes.note_renamed(paths[1:])
+        if self._file is not None:
+            self._file.path = paths[0]
 
     def flush(self) -> None:
         """Make every file of a segment durable that is not in a log yet; blocks."""
-        self.write_indexes()
+        self.indexes.write_out()
         for path in self.paths():
             sync_file(path, self._disk)
 
     def delete(self) -> None:
         """Free everything and delete the files, of a segment that is in no log."""
         self.abandon()
-        for path in self._all_paths():
+        for path in self.all_paths:
             delete_if_exists(path, self._disk)
 
-    def rebuild_indexes(self) -> None:
-        """Write both indexes anew from the batches' headers. The transaction index stays. Waits for the disk."""
-        self.offset_index.reset()
-        self.time_index.reset()
-        self.max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
-        self._bytes_since_index_entry = 0
-        with waiting():
-            for position, header in self.iterate_batches():
-                self.index_batch(position, header.size_bytes, header.last_offset, header.max_timestamp)
-        self._close_time_index()
-        self.write_indexes()
+    # -- recovery --------------------------------------------------------------------------------------------------
 
     def begin_rebuild(self) -> None:
-        """Forget all three indexes: recovery calls `index_batch` for each valid batch and then `finish_rebuild`."""
-        self.offset_index.reset()
-        self.time_index.reset()
-        self.transaction_index.reset()
-        self.max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
-        self._bytes_since_index_entry = 0
+        """Forget all three indexes: recovery calls `indexes.note_batch` for each valid batch and then `finish_rebuild`."""
+        self.indexes.reset()
+        self.indexes.transaction_index.reset()
         self._first_timestamp = None
 
     def finish_rebuild(self, end_position: int) -> None:
         """Cut the file after the valid batches and write the indexes out."""
         if end_position < self.size_bytes:
             self._cut(end_position)
-        self._close_time_index()
-        self.write_indexes()
+        self.indexes.finish_rebuild()
         self.is_recovered = True
 
     def write_closing_indexes(self) -> None:
         """Leave the indexes as a clean stop does: the time index of the active segment ends with its largest timestamp."""
         if self.is_active:
-            self._close_time_index()
-        self.write_indexes()
-
-    def write_indexes(self) -> None:
-        """Write out the entries that are only in memory."""
-        self.offset_index.write_out()
-        self.time_index.write_out()
-
-    def index_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Account for a batch that is in the file: largest timestamp, index entries."""
-        if self.max_timestamp is None or max_timestamp > self.max_timestamp:
-            self.max_timestamp = max_timestamp
-            self.offset_of_max_timestamp = last_offset
-        if self._bytes_since_index_entry > self.index_interval_bytes:
-            self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
-            self._bytes_since_index_entry = 0
-        self._bytes_since_index_entry += size
+            self.indexes.close_time_index()
+        self.indexes.write_out()
 
     # -- inside ----------------------------------------------------------------------------------------------------
-
-    def _all_paths(self) -> tuple[Path, Path, Path, Path]:
-        return self.log_path, self.offset_index.path, self.time_index.path, self.transaction_index.path
 
     def _remove_partial(self, fd: int, position: int) -> None:
         try:
@@ -425,26 +380,13 @@ class LogSegment:
             # Harmless: `size_bytes` did not move, and recovery cuts the torn batch.
             raise StorageError(f"cannot remove a torn batch from {self.log_path} at {position}: {error}") from error
 
-    def _forget_older(self) -> None:
-        """Keep the positions of the last RECENT_BATCHES only."""
-        self._recent_floor = self._recent_last_offsets[RECENT_BATCHES - 1]
-        del self._recent_positions[:RECENT_BATCHES]
-        del self._recent_last_offsets[:RECENT_BATCHES]
-
-    def forget_recent(self) -> None:
-        """Drop the positions of the last batches: reads of these use the index, as those of older ones do."""
-        if self._recent_last_offsets:
-            self._recent_floor = self._recent_last_offsets[-1]
-            self._recent_positions.clear()
-            self._recent_last_offsets.clear()
-
     def _last_boundary(self, position: int, limit: int) -> int:
         """The last batch boundary in [position, limit], which lies before the segment's end."""
-        recent = self._recent_positions
+        recent = self.recent_batches.positions
         if recent and recent[0] <= limit:
             return max(position, recent[bisect_right(recent, limit) - 1])
         self._load()
-        boundary = max(position, self.offset_index.find_boundary(limit))
+        boundary = max(position, self.indexes.offset_index.find_boundary(limit))
         for _, end, _ in scan_batches(self.file, self.size_bytes, boundary):
             if end > limit:
                 break
@@ -453,34 +395,29 @@ class LogSegment:
 
     def _load(self) -> None:
         """Load a closed segment's indexes, rebuilding them when they are missing or wrong."""
-        if self.offset_index.is_loaded and self.time_index.is_loaded:
+        indexes = self.indexes
+        if indexes.offset_index.is_loaded and indexes.time_index.is_loaded:
             return
         try:
-            self.offset_index.load(is_active=False)
-            self.time_index.load(is_active=False)
-            self._check_indexes()
+            indexes.load(self.size_bytes, is_active=False)
         except CorruptIndexError:
-            self.rebuild_indexes()
-        except ColdRead:
-            self.offset_index.drop()  # loaded, but not checked yet
-            self.time_index.drop()
-            raise
+            self._rebuild_indexes()
 
-    def _check_indexes(self) -> None:
-        self.offset_index.check(self.size_bytes)
-        self.time_index.check()
+    def _rebuild_indexes(self) -> None:
+        """Write the offset and the time index anew from the batches' headers. Waits for the disk."""
+        indexes = self.indexes
+        indexes.reset()
+        with waiting():
+            for position, header in self.iterate_batches():
+                indexes.note_batch(position, header.size_bytes, header.last_offset, header.max_timestamp)
+        indexes.finish_rebuild()
 
-    def _close_time_index(self) -> None:
-        if self.max_timestamp is not None and self.max_timestamp > NO_TIMESTAMP:
-            self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
-
-    def _reload_max_timestamp(self) -> None:
+    def _reload_largest_timestamp(self) -> None:
         """From the time index, and the batches behind its last entry."""
-        entry = self.time_index.last_entry
-        self.max_timestamp, self.offset_of_max_timestamp = entry
-        for _, header in self.iterate_batches(self.offset_index.find_position(entry.offset)):
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset
+        indexes = self.indexes
+        entry = indexes.take_last_entry()
+        for _, header in self.iterate_batches(indexes.offset_index.find_position(entry.offset)):
+            indexes.note_timestamp(header)
 
     def _read_first_timestamp(self) -> int:
         for _, header in self.iterate_batches():
@@ -491,9 +428,7 @@ class LogSegment:
     def _cut(self, position: int) -> None:
         self._disk.ftruncate(self.fd, position)
         self.size_bytes = position
-        keep = bisect_left(self._recent_positions, position)
-        del self._recent_positions[keep:]
-        del self._recent_last_offsets[keep:]
+        self.recent_batches.cut(position)
 
     def _close_file(self) -> None:
         if self._file is not None:

@@ -166,7 +166,7 @@ def _clean_group(
     """Write what is left of these segments into one."""
     base_offset = group[0].base_offset
     segment = LogSegment.create(plan.directory, base_offset, plan.config, plan.now_ms, plan.disk, CLEANED_SUFFIX)
-    transactions.keep_aborted = segment.transaction_index.append
+    transactions.keep_aborted = segment.indexes.transaction_index.append
     try:
         for source in group:
             with closing(_read_chunks(plan, source)) as chunks:

@@ -77,11 +77,11 @@ def trust_the_index_in_recovery() -> Iterator[None]:
 def _last_indexed_position(segment: LogSegment) -> int:
     """Where the last batch that the index knows begins, if the file has one there and everything before it has a header."""
     try:
-        segment.offset_index.load(is_active=True)
+        segment.indexes.offset_index.load(is_active=True)
     except CorruptIndexError:
         return 0
-    entries = segment.offset_index._entries or b""
-    size = segment.offset_index.entry.size
+    entries = segment.indexes.offset_index._entries or b""
+    size = segment.indexes.offset_index.entry.size
     wanted = int.from_bytes(entries[-size:][4:8], "big") if len(entries) >= size else 0
     position = 0
     while position < wanted and position + 61 <= segment.size_bytes:

@@ -103,7 +103,7 @@ def compact(place: Place, log: Log) -> tuple[list[LogSegment], list[LogSegment],
                 else:
                     dropped.add(header.base_offset)
         base_offset = half[0].base_offset
-        segment.transaction_index.append(AbortedTransaction(9, base_offset, base_offset + 1, base_offset + 2))
+        segment.indexes.transaction_index.append(AbortedTransaction(9, base_offset, base_offset + 1, base_offset + 2))
         segment.become_inactive()
         segment.flush()
         new.append(segment)

@@ -11,7 +11,8 @@ import pytest
 from config.topic import LogConfig
 from storage.errors import StorageError
 from storage.log_segments import OPEN_CLOSED_SEGMENTS
-from storage.segment import RECENT_BATCHES, LogSegment
+from storage.recent_batches import RECENT_BATCHES
+from storage.segment import LogSegment
 from tests.storage.conftest import NOW_MS, OpenLog, append, batch, read_offsets
 
 
@@ -32,7 +33,7 @@ def test_positions_from_memory_and_from_the_file_agree(directory: Path) -> None:
     segment = new_segment(directory)
     for offset in range(3 * RECENT_BATCHES):
         add(segment, offset, size=offset % 300)
-    segment.write_indexes()
+    segment.indexes.write_out()
     closed = reopen(segment, directory)
 
     positions = [segment.find_position(offset) for offset in range(3 * RECENT_BATCHES + 1)]
@@ -47,7 +48,7 @@ def test_positions_are_found_after_the_recent_ones_were_forgotten(directory: Pat
         add(segment, offset)
     before = [segment.find_position(offset) for offset in range(10)]
 
-    segment.forget_recent()
+    segment.recent_batches.forget()
     assert [segment.find_position(offset) for offset in range(10)] == before
     end = segment.size_bytes
     add(segment, 10)
@@ -68,7 +69,7 @@ def test_activate_finds_the_end_and_appends_go_on(directory: Path) -> None:
     segment = new_segment(directory)
     for offset in range(100):
         add(segment, offset)
-    segment.write_indexes()
+    segment.indexes.write_out()
     reopened = reopen(segment, directory)
 
     end_offset = reopened.activate()
@@ -100,7 +101,7 @@ def test_slice_larger_than_the_scan_chunk_ends_at_a_boundary(directory: Path) ->
     segment = new_segment(directory)
     for offset in range(20):
         add(segment, offset, size=30_000)
-    segment.write_indexes()
+    segment.indexes.write_out()
     closed = reopen(segment, directory)
 
     piece = closed.slice(0, closed.size_bytes, 100_000, minimum_one_batch=True)
@@ -128,4 +129,4 @@ def test_time_index_of_a_closed_segment_ends_with_its_largest_timestamp(director
 
     segment.become_inactive()
 
-    assert segment.time_index.path.read_bytes() == (NOW_MS + 7).to_bytes(8) + (0).to_bytes(4)
+    assert segment.indexes.time_index.path.read_bytes() == (NOW_MS + 7).to_bytes(8) + (0).to_bytes(4)
