@@ -37,6 +37,7 @@ from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.directed_worlds import ForgottenLogWorld, ForgottenVoteWorld, OldFetchWorld, SilenceWorld
 from tests.simulation.reborn_world import RebornWorld
 from tests.simulation.silence_world import CutLinksWorld, HungWorld
+from tests.simulation.trimmed_world import TrimmedWorld
 from tests.simulation.world import Outcome, simulate
 
 
@@ -339,6 +340,7 @@ WORLDS: dict[str, type[ClusterWorld]] = {
     "vote_with_a_forgotten_log": ForgottenLogWorld,
     "count_a_restarted_followers_old_fetch": OldFetchWorld,
     "take_logs_by_their_names": RebornWorld,
+    "refuse_the_batch_that_holds_the_start": TrimmedWorld,
     "end_the_watch_of_sessions": SilenceWorld,
     "believe_one_observer": CutLinksWorld,
     "fence_without_a_question": CutLinksWorld,

@@ -60,17 +60,21 @@ class TrimmedTopic:
 
 
 class Trimmer(Client):
-    """Deletes records of `keys`; when it is stopped, once more of each, which every replica has to follow."""
+    """Deletes records of `keys`; when it is stopped, once more of each, which every replica has to follow. Unless `acts_by_itself`, only a
+    script deletes any."""
 
     def __init__(self, *arguments: Any, keys: list[Key]) -> None:
         super().__init__(*arguments)
-        self._keys = keys
+        self.keys = keys
+        self.acts_by_itself = True
 
     async def run(self) -> None:
+        if not self.acts_by_itself:
+            return
         while not self.is_stopping:
-            await self._try_to_trim(self.draw.choice(self._keys))
+            await self._try_to_trim(self.draw.choice(self.keys))
             await asyncio.sleep(self.draw.uniform(0.05, 0.6))
-        for key in self._keys:
+        for key in self.keys:
             for _ in range(LAST_TRIES_MAX):
                 if await self._try_to_trim(key):
                     break
@@ -96,6 +100,10 @@ class Trimmer(Client):
         offset = self.draw.randint(start_offset + 1, end_offset)
         if self.draw.random() < MOST_SHARE:
             offset = max(offset, end_offset - 2)
+        return await self.trim_to(key, offset)
+
+    async def trim_to(self, key: Key, offset: int) -> bool:
+        """Whether the records before `offset` were deleted in all replicas that are up. LostError."""
         topic = DeleteRecordsTopic(name=key[0], partitions=[DeleteRecordsPartition(partition_index=key[1], offset=offset)])
         self.operations_count += 1
         request = DeleteRecordsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
