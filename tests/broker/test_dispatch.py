@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from broker.dispatch import LARGE_FRAME_SIZE, KafkaApis
-from broker.loop.turns import Work
 from broker.network.context import CloseConnection, ConnectionFacts, ListenerFacts
 from broker.network.request_pipeline import RequestPipeline
 from protocol import codec
@@ -17,7 +16,7 @@ from protocol.apis import APIS
 from protocol.errors import DecodeError, ErrorCode
 from protocol.framing import keep
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from storage.file_slice import FileSlice
 from tests.broker.loop.turn_loop import TurnLoop
 from tests.broker.replication.world import World, batch
@@ -159,18 +158,6 @@ def test_a_large_frame_of_few_elements_is_answered_at_once(tmp_path: Path) -> No
     assert not server.loop.scheduled
 
 
-def test_two_large_requests_take_turns(tmp_path: Path) -> None:
-    server = Server(tmp_path)
-    server.offer(large_fetch(), 12)
-    server.pipeline = server.connect()
-
-    server.offer(large_fetch(300), 12)
-    server.loop.run()
-
-    counts = [len(answer.responses[0].partitions) for answer in server.answers(FETCH_KEY, 12)]
-    assert counts == [300, MANY]
-
-
 def test_a_connection_that_closes_gives_the_segments_back_whatever_its_fetch_is_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.dispatch.LARGE_FRAME_SIZE", 100)
     for module in ("fetch", "fetch_answers"):
@@ -214,20 +201,3 @@ def test_responses_have_the_versions_they_were_asked_in(tmp_path: Path) -> None:
         response, end = codec.decode(FetchResponse, version, answer, 8 + APIS[FETCH_KEY].response_header_version(version))
         assert end == len(answer)
         assert len(response.responses[0].partitions) == MANY
-
-
-def test_large_produces_are_answered_in_every_version(tmp_path: Path) -> None:
-    server = Server(tmp_path)
-    for version in (3, 8, 12):
-        server.offer(large_produce("nobody", 300), version)
-        server.loop.run()
-
-    assert len(server.sent) == 3
-    for version, answer in zip((3, 8, 12), server.sent, strict=True):
-        response, end = codec.decode(ProduceResponse, version, answer, 8 + APIS[PRODUCE_KEY].response_header_version(version))
-        assert (end, len(response.responses[0].partition_responses)) == (len(answer), 300)
-
-
-def endless() -> Work:
-    while True:
-        yield

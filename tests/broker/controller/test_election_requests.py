@@ -93,6 +93,13 @@ def test_a_partition_that_is_named_twice_is_elected_once() -> None:
     assert cluster.facts == (2, 1, (2, 3))
 
 
+def test_an_election_of_too_many_is_refused() -> None:
+    with pytest.raises(KafkaError) as refused:
+        ask(ThreeBrokers(), PREFERRED, *range(20_000))
+
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+
+
 def test_an_unknown_kind_of_election_is_refused() -> None:
     with pytest.raises(KafkaError) as refused:
         ask(ThreeBrokers(), 2)

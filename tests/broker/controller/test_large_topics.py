@@ -162,7 +162,9 @@ def test_prepared_records_are_the_records(tmp_path: Path) -> None:
     assert batch == build_metadata_batch(list(prepared), base_offset=5, epoch=2, now_ms=77)
     assert at_once.topics == one_by_one.topics and at_once.configs == one_by_one.configs
     added = [change for each in at_once.take_delta().added_partitions for change in each.changes()]
-    assert tuple(added) == one_by_one.take_delta().changed_partitions
+    changed = one_by_one.take_delta().changed_partitions
+    # Without the topic, which compares all of its partitions.
+    assert [(change.partition, change.image) for change in added] == [(change.partition, change.image) for change in changed]
     assert (prepared[0], prepared[-1], prepared[1:3]) == (next(iter(prepared)), list(prepared)[-1], list(prepared)[1:3])
 
 

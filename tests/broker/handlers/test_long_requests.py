@@ -220,30 +220,6 @@ def test_many_groups_are_listed_in_turns() -> None:
     assert pieces_count >= COUNT - ELEMENTS_AT_ONCE
 
 
-async def test_the_configs_of_many_new_topics_are_answered_in_turns(tmp_path: Path) -> None:
-    """A small request, whose answer has thirty configs for each topic."""
-    room = await open_room(tmp_path)
-    handle = create_topics.build(room.services)
-
-    few: Any = await handle(context(7), creation("few", 1, 1))
-    request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in NAMES[:100]])
-    many: Any = await handle(context(7), request)
-
-    assert [topic.name for topic in few.topics] == ["few"]
-    assert isinstance(many, GeneratorType)
-    assert [topic.name for topic in finished(many).topics] == NAMES[:100]
-    await room.close()
-
-
-async def test_few_topics_are_described_at_once(tmp_path: Path) -> None:
-    room = await open_room(tmp_path)
-
-    outcome: Any = metadata.build(room.services)(context(9), MetadataRequest(topics=None))
-
-    assert outcome.topics == []
-    await room.close()
-
-
 async def test_a_topic_that_goes_while_it_is_described_does_no_harm(tmp_path: Path) -> None:
     room = await open_room(tmp_path)
     await room.client.create_topics(creation("large", COUNT, 1))
@@ -271,24 +247,6 @@ async def test_one_resource_named_often_is_answered_each_time_up_to_a_limit(tmp_
     size_bytes = len(encode(DescribeConfigsResponse(results=told[:1]), 4))
     assert ANSWER_BYTES_MAX * 0.8 < len(told) * size_bytes < ANSWER_BYTES_MAX * 1.2
     await room.close()
-
-
-def test_stable_offsets_of_many_groups_wait_once_for_what_is_in_flight_and_go_on_in_turns() -> None:
-    handlers = GroupHandlers()
-    _commit(handlers, *NAMES)
-    handlers.script.log.is_holding = True
-    handlers.script.commit(6)
-    groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in ["g", *NAMES]]
-
-    outcome = handlers.send(offset_fetch, 8, OffsetFetchRequest(groups=groups, require_stable=True))
-    awaited = next(outcome)
-    assert not awaited.is_done
-    handlers.script.log.commit()
-    outcome.send(awaited.value)
-
-    response, pieces_count = run(outcome)
-    assert [group.topics[0].partitions[0].committed_offset for group in response.groups] == [6, *[1] * len(NAMES)]
-    assert pieces_count >= len(NAMES) - ELEMENTS_AT_ONCE
 
 
 def test_offsets_of_one_group_asked_for_often_have_a_limit() -> None:

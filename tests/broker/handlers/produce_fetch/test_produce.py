@@ -457,34 +457,6 @@ def test_leadership_that_moves_between_two_turns_counts(tmp_path: Path) -> None:
     assert codes(response)[-1] == ("a", MANY - 1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-def test_refusals_of_many_partitions_keep_their_places(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.create_topic("a", partitions=MANY)
-    partitions: list[tuple[int, memoryview | None]] = [(index, keep(batch("1"))) for index in range(MANY)]
-    partitions[3] = (3, None)
-    partitions.append((5, keep(batch("1"))))
-
-    response = finish(in_turns(world, request(("a", partitions))))
-
-    expected = {3: ErrorCode.INVALID_RECORD, 5: ErrorCode.INVALID_REQUEST}
-    assert codes(response) == [("a", index, expected.get(index, 0)) for index, _ in partitions]
-    assert world.partition("a", 5).log.log_end_offset == 0
-
-
-@pytest.mark.parametrize(("topic", "value"), [("a", None), ("nobody", DecodeError)])
-def test_many_partitions_without_acks_end_in_silence_or_a_closed_connection(tmp_path: Path, topic: str, value: Any) -> None:
-    world = World(tmp_path)
-    world.create_topic("a", partitions=MANY)
-    work = in_turns(world, request((topic, [(index, keep(batch("1"))) for index in range(MANY)]), acks=0))
-
-    if value is None:
-        assert finish(work) is None
-        assert world.partition("a", MANY - 1).log.log_end_offset == 1
-    else:
-        with pytest.raises(value):
-            finish(work)
-
-
 def test_many_partitions_that_wait_for_acks_are_answered_in_their_order(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.create_topic("a", partitions=MANY, replicas=(1, 2))
