@@ -252,19 +252,6 @@ def test_what_a_kill_left_of_a_flushed_topic_is_durable_before_it_is_served(log_
     assert found.durable_end_offset == 5
 
 
-def test_corrupt_checkpoint_means_a_full_recovery(log_dir: Path) -> None:
-    manager = start(log_dir)
-    append(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS), 5)
-    write_checkpoints(manager)
-    kill(manager)
-    (log_dir / "recovery-point-offset-checkpoint").write_text("0\n7\nt 0 5\n")
-
-    found = start(log_dir).find_log("t", 0)
-
-    assert found is not None
-    assert (found.log_end_offset, found.recovery_point) == (5, 0)
-
-
 def test_second_broker_on_a_directory_is_refused(log_dir: Path) -> None:
     start(log_dir)
 
@@ -341,49 +328,6 @@ def test_many_deleted_logs_are_all_removed_after_their_own_delays(log_dir: Path)
         left.append(sorted({path.name[:4] for path in log_dir.iterdir() if path.is_dir()}))
 
     assert left == [["earl", "late"], ["late"], []]
-
-
-def test_topic_made_again_after_a_deletion_starts_empty(log_dir: Path) -> None:
-    manager = start(log_dir)
-    append(manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS))
-    delete_log(manager, "t", 0)
-
-    again = manager.create_log("t", 0, bytes(range(1, 17)), CONFIG, NOW_MS)
-
-    assert append(again).base_offset == 0
-
-
-def test_checkpoints_of_a_deleted_topic_say_nothing_about_its_successor(log_dir: Path) -> None:
-    """Else a kill before the next checkpoint would hide or remove acknowledged records of the new topic."""
-    manager = start(log_dir)
-    old = manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
-    append(old, 9)
-    append(old, 9)
-    old.set_high_watermark(18)
-    old.set_log_start_offset(18)
-    write_checkpoints(manager)
-    delete_log(manager, "t", 0)
-    append(manager.create_log("t", 0, bytes(range(1, 17)), CONFIG, NOW_MS), 9)
-    kill(manager)
-
-    found = start(log_dir).find_log("t", 0)
-
-    assert found is not None
-    assert (found.log_start_offset, found.recovery_point) == (0, 0)
-    assert read_all_offsets(found) == list(range(9))
-
-
-def test_deletion_interrupted_by_a_kill_is_finished(log_dir: Path) -> None:
-    manager = start(log_dir)
-    manager.create_log("t", 0, TOPIC_ID, CONFIG, NOW_MS)
-    delete_log(manager, "t", 0)
-    kill(manager)
-
-    restarted = start(log_dir)
-    delete_pending(restarted, NOW_MS)
-
-    assert restarted.logs() == []
-    assert [path for path in log_dir.iterdir() if path.is_dir()] == []
 
 
 @pytest.mark.parametrize("cluster_id", [None, bytes(range(1, 17))])
@@ -513,19 +457,6 @@ def test_update_config_reaches_every_partition_of_the_topic(log_dir: Path) -> No
     manager.update_config("t", replace(CONFIG, retention_ms=5))
 
     assert [log.config.retention_ms for log in manager.logs()] == [5, 5, CONFIG.retention_ms]
-
-
-def test_everything_survives_a_kill_of_many_partitions(log_dir: Path) -> None:
-    manager = start(log_dir)
-    for partition in range(20):
-        log = manager.create_log("t", partition, TOPIC_ID, CONFIG, NOW_MS)
-        for _ in range(partition):
-            append(log, 2)
-    kill(manager)
-
-    restarted = start(log_dir)
-
-    assert {log.partition: len(read_all_offsets(log)) for log in restarted.logs()} == {partition: 2 * partition for partition in range(20)}
 
 
 def test_clean_stop_synchronises_no_log_by_itself(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,20 +24,6 @@ def counts(consumers: Consumers) -> dict[str, int]:
     return {name: sum(map(len, target.values())) for name, target in sorted(consumers.group.targets.items())}
 
 
-def test_first_answer_tells_the_assignment_of_many_partitions():
-    consumers = large_group("a")
-
-    assert [line.partition(":0,")[0] for line in consumers.lines] == [
-        "log: member a large",
-        "log: group epoch=2",
-        "log: target a large",
-        "log: targets epoch=2",
-        "log: assignment a STABLE epoch=2 after=0 owns large",
-        "a epoch=2 owns large",
-    ]
-    assert sum(map(len, consumers.owned["a"].values())) == PARTITIONS
-
-
 def test_targets_of_all_members_are_one_batch():
     consumers = large_group("a")
     batches = len(consumers.log.batches)
@@ -46,15 +32,6 @@ def test_targets_of_all_members_are_one_batch():
 
     assert counts(consumers) == {"a": PARTITIONS // 2, "b": PARTITIONS // 2}
     assert len(consumers.log.batches) == batches + 1
-
-
-def test_restart_finds_the_assignment():
-    consumers = large_group("a")
-
-    consumers.restart()
-
-    assert counts(consumers) == {"a": PARTITIONS}
-    assert consumers.group.assignment_epoch == 2
 
 
 def test_member_that_reads_what_others_read_needs_no_hash(monkeypatch: pytest.MonkeyPatch):

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from broker.coordination.timers import RETRY_BACKOFF_MS
+from broker.groups.classic.classic_group import GroupState
 from broker.groups.group_config import MigrationPolicy
+from protocol.errors import ErrorCode
 from protocol.messages.stored.consumer_protocol import ConsumerProtocolAssignment, TopicPartition
 from protocol.messages.stored.version_prefix import encode_with_version
 from tests.broker.groups.consumer.consumers import Consumers
 
 ALL_OF_T = encode_with_version(ConsumerProtocolAssignment(assigned_partitions=[TopicPartition(topic="t", partitions=[0, 1])]), 0)
+
+SOFT_STATE = ("_refresh_deadline_ms", "_refresh_epoch")
 
 
 def mixed() -> Consumers:
@@ -26,15 +33,27 @@ def mixed() -> Consumers:
     return consumers
 
 
+def consumer_state(consumers: Consumers) -> dict[str, Any]:
+    return {name: value for name, value in vars(consumers.group).items() if name not in SOFT_STATE}
+
+
+def classic_state(consumers: Consumers) -> dict[str, Any]:
+    group = consumers.groups["g"]
+    members = [[getattr(member, name) for name in member.__slots__] for member in group.members.values()]
+    return {name: value for name, value in vars(group).items() if name != "rebalance_reason"} | {"members": members}
+
+
 # Classic to consumer.
 
 
 def test_members_of_a_classic_group_stay_when_the_first_comes_that_speaks_the_consumer_protocol():
     consumers = Consumers()
     consumers.classic_group(a="t:0,1")
+    batches = len(consumers.log.batches)
 
     consumers.join_consumer("b")
 
+    assert len(consumers.log.batches) == batches + 1
     consumers.expect(
         "log: group deleted",
         "log: member a t classic",
@@ -128,14 +147,55 @@ def test_static_member_is_upgraded_in_its_place():
 
 def test_converted_group_is_what_a_restart_finds():
     consumers = mixed()
-    before = consumers.shares()
+    before = consumer_state(consumers)
 
     consumers.restart()
 
-    assert consumers.shares() == before
+    assert consumer_state(consumers) == before
+    assert list(consumers.coordinator.runtime.get_shard("g").machine.consumer_groups.subscribed_to("t")) == [consumers.group]
     consumers.heartbeat("a", generation=2)
     consumers.beat("b")
     consumers.expect("a heartbeat OK", "b epoch=2")
+
+
+def test_uncommitted_upgrade_shows_the_classic_group():
+    consumers = Consumers()
+    consumers.classic_group(a="t:0", b="t:1")
+    consumers.log.is_holding = True
+    consumers.join_consumer("c")
+    assert consumers.group.members
+
+    assert not consumers.coordinator.is_consumer_group("g")
+    consumers.log.commit()
+
+    assert consumers.coordinator.is_consumer_group("g")
+    assert consumers.coordinator.count_states() == {"Reconciling": 1}
+
+
+def test_sessions_of_upgraded_members_begin_with_the_conversion():
+    consumers = Consumers()
+    consumers.classic_group(a="t:0", b="t:1")
+    consumers.join_consumer("c")
+
+    consumers.advance(9_999)
+    assert len(consumers.group.members) == 3
+    consumers.advance(1)
+
+    assert list(consumers.group.members) == ["c"]
+
+
+def test_refused_write_leaves_the_classic_group_to_the_next_attempt():
+    consumers = Consumers()
+    consumers.classic_group(a="t:0", b="t:1")
+    consumers.log.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    consumers.join_consumer("c")
+    consumers.expect("c COORDINATOR_NOT_AVAILABLE")
+    assert list(consumers.groups) == ["g"]
+
+    consumers.log.fail_with = None
+    consumers.join_consumer("c")
+
+    assert len(consumers.group.members) == 3
 
 
 @pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.DOWNGRADE])
@@ -336,9 +396,11 @@ def test_classic_member_commits_in_its_generation():
 
 def test_group_is_classic_again_when_the_last_member_of_the_consumer_protocol_leaves():
     consumers = mixed()
+    batches = len(consumers.log.batches)
 
     consumers.leave_consumer("b")
 
+    assert len(consumers.log.batches) == batches + 1
     consumers.expect(
         "log: assignment a gone",
         "log: assignment b gone",
@@ -395,6 +457,37 @@ def test_group_is_classic_again_when_the_last_session_of_the_consumer_protocol_e
 
     assert "log: group generation=2 a=t:0" in consumers.lines
     assert list(consumers.groups) == ["g"]
+
+
+def test_conversion_that_a_session_led_to_and_the_log_refused_comes_later():
+    consumers = mixed()
+    for _ in range(4):
+        consumers.heartbeat("a", generation=2)
+        consumers.advance(9_000)
+    consumers.log.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    consumers.heartbeat("a", generation=2)
+    consumers.advance(9_000)
+    before = list(consumers.groups)
+    consumers.log.fail_with = None
+
+    consumers.advance(RETRY_BACKOFF_MS)
+    consumers.advance(0)
+
+    assert (before, list(consumers.groups)) == ([], ["g"])
+
+
+def test_downgraded_group_is_what_a_restart_finds():
+    consumers = Consumers()
+    consumers.join_consumer("a1", instance_id="a")
+    consumers.join_classic("a2", instance="a", owned="")
+    consumers.advance(0)
+    assert consumers.lines[-1] == "a2 join generation=2 leader= protocol=range"
+    before = classic_state(consumers)
+
+    consumers.restart()
+
+    begun = {"state": GroupState.PREPARING_REBALANCE, "previous_state": GroupState.STABLE}
+    assert classic_state(consumers) == before | begun, "that it lost nobody is not in the log"
 
 
 def test_classic_members_keep_all_protocols_that_they_offered():

@@ -147,18 +147,6 @@ def test_many_topics_share_batches():
     assert appended == [offset_commit.PARTITIONS_PER_BATCH] * (MANY // offset_commit.PARTITIONS_PER_BATCH)
 
 
-def test_unknown_partitions_among_many_are_refused_and_the_others_committed():
-    handlers = GroupHandlers()
-
-    response = commit_many(handlers, request(t=[0, *range(2, MANY), 1], nope=list(range(MANY))))
-
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    known = {0: 0, 1: 0}
-    assert errors(response) == {"t": {**dict.fromkeys(range(MANY), unknown), **known}, "nope": dict.fromkeys(range(MANY), unknown)}
-    handlers.script.fetch()
-    handlers.script.expect_last("fetch t-0=5 t-1=5")
-
-
 def test_coordinator_that_moves_between_two_turns_is_told_for_the_rest():
     handlers = GroupHandlers()
 
