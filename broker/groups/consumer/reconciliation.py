@@ -64,16 +64,19 @@ class Reconciliation(NamedTuple):
         return any(partition in partitions.get(topic.topic_id, {}) for topic in self.owned for partition in topic.partitions)
 
     def _without_unsubscribed(self) -> ConsumerGroupMember:
-        """It gives up what it does not subscribe to any more, without waiting for a new target."""
+        """It gives up what it does not subscribe to any more, without waiting for a new target.
+
+        A member that reads nothing and has nothing to give up owns nothing now. As in Kafka that is an assignment of its present epoch,
+        even if it owned nothing before: its previous epoch counts no longer."""
         member = self.member
         dropped = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id not in self.subscribed}
-        if not dropped:
+        if not dropped and (self.subscribed or member.pending_revocation):
             return member
         assigned = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id not in dropped}
         pending = dict(member.pending_revocation)
         for topic_id, partitions in dropped.items():
             pending[topic_id] = {**pending.get(topic_id, {}), **partitions}
-        if self._owns_any(pending):
+        if pending and self._owns_any(pending):
             return member.moved_to(MemberState.UNREVOKED_PARTITIONS, member.member_epoch, assigned, pending)
         return member._replace(previous_member_epoch=member.member_epoch, assigned=assigned)
 

@@ -299,6 +299,22 @@ def test_new_subscription_takes_away_what_is_not_in_it_at_once():
     )
 
 
+def test_member_that_reads_nothing_anew_is_in_its_epoch_alone():
+    """CurrentAssignmentBuilder.updateCurrentAssignment takes it for a new assignment, though it owned nothing before."""
+    consumers = Consumers(consumer_assignment_interval_ms=1_000)
+    consumers.join_consumer("a", "u")
+    consumers.skip()
+
+    consumers.beat("a", subscribed_topic_names=["v"])
+
+    consumers.expect(
+        "log: member a v",
+        "log: group epoch=3",
+        "log: assignment a STABLE epoch=2 after=2 owns nothing",
+        "a epoch=2",
+    )
+
+
 def test_topic_that_comes_to_be_or_grows_or_goes_moves_the_group_on():
     consumers = Consumers()
     consumers.join_consumer("a", "t,u")
