@@ -131,6 +131,9 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
   stores no group beyond max.message.bytes of `__consumer_offsets`, 1 MB unless it was changed: that is UNKNOWN_SERVER_ERROR in both.
 - A classic group that rebalances again before its leader has handed in the assignment forgets who has what, as Kafka's does. If it becomes
   a KIP-848 group before the next one, cooperative members still read partitions that others are given, until they have joined again.
+- A member that joins a KIP-848 group by a regular expression that is not resolved yet reads nothing so far, and no one else loses
+  anything. Kafka may assign as if all members still read the same until the next epoch, ten seconds or more: partitions go to members
+  that do not read them, or to none.
 - DeleteRecords is not held up by moves between log directories: a copy follows the log's start at once. Kafka's follows when it is its
   turn to be copied.
 

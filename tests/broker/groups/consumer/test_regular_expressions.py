@@ -63,6 +63,26 @@ def test_expression_that_is_known_bumps_the_epoch_at_once():
     )
 
 
+@pytest.mark.parametrize("assignor", ["range", "uniform"])
+def test_member_whose_expression_is_not_resolved_yet_takes_nothing_from_others(assignor: str):
+    """Kafka 4.3.1 assigns here as if both read the same, until the next epoch: b gets t:1, which it does not read."""
+    consumers = Consumers(consumer_assignors=(assignor,))
+    join(consumers, "a", "t.*")
+    let_turns_pass(consumers)
+    consumers.skip()
+
+    join(consumers, "b", "u.*")
+
+    consumers.expect(
+        "log: member b  regex=u.*",
+        "log: target a t:0,1",
+        "log: target b nothing",
+        "log: targets epoch=2",
+        "log: assignment b STABLE epoch=2 after=0 owns nothing",
+        "b epoch=2 owns nothing",
+    )
+
+
 @pytest.mark.parametrize("regex", ["(", "(?=t)", "x" * 4_001])
 def test_what_is_no_regular_expression_is_refused(regex: str):
     consumers = Consumers()
