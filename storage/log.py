@@ -9,7 +9,6 @@ Owner: one Partition (or the metadata log) on the event loop; only FlushWork and
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from config.topic import LogConfig
@@ -17,7 +16,6 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records import NO_TIMESTAMP, BatchHeader, EndTransactionMarker
 from storage import retention
 from storage.batches import check_own_batches, read_replicated_batches
-from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
 from storage.file_slice import FileSlice
 from storage.files import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
@@ -25,9 +23,8 @@ from storage.flush import FlushWork
 from storage.leader_epochs import EpochEndOffset, LeaderEpochFileCache
 from storage.local_log import LocalLog
 from storage.log_results import AppendResult
-from storage.log_segments import OpenSegments
-from storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
-from storage.recovery import complete_transaction, load_log, rebuild_producer_state
+from storage.producer_state import ProducerStateManager
+from storage.recovery import complete_transaction, rebuild_producer_state
 from storage.segment import LogSegment
 from storage.tail_cache import TailCache
 from storage.timestamp_search import TimestampOffset, find_max_timestamp, find_offset_by_timestamp
@@ -38,7 +35,7 @@ LATEST_EPOCH = 2**31 - 1  # of a writer that has no other leader beside it
 
 
 class Log:
-    """See the module's docstring. Make one with `Log.open`."""
+    """See the module's docstring. Make one with `open_log` (storage/log_opener.py)."""
 
     def __init__(
         self,
@@ -74,45 +71,6 @@ class Log:
         self.checkpointed_end_offset = 0  # beyond it no checkpoint names an offset of this log
         self._latest_epoch: int | None = None  # the leader epoch of the last append, to ask the cache only when it changes
         self.tail: TailCache | None = None  # where the partition has followers
-
-    @classmethod
-    def open(
-        cls,
-        directory: Path,
-        topic: str,
-        partition: int,
-        topic_id: bytes,
-        config: LogConfig,
-        *,
-        now_ms: int,
-        log_start_offset: int = 0,
-        recovery_point: int = 0,
-        was_clean_stop: bool = False,
-        random_below: Callable[[int], int] = lambda limit: 0,
-        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
-        open_segments: OpenSegments | None = None,
-        disk: Disk = SYSTEM_DISK,
-    ) -> Log:
-        """The log in an existing directory, recovered when the last stop was not clean. StorageError when it cannot be read.
-
-        The high watermark starts at the log start offset; a caller that knows a later one sets it."""
-        try:
-            epochs = LeaderEpochFileCache(directory / LEADER_EPOCH_CHECKPOINT, disk)
-            producers = ProducerStateManager(directory, producer_id_expiration_ms=producer_id_expiration_ms, disk=disk)
-            loaded = load_log(
-                directory, config, producers, epochs, open_segments=open_segments, disk=disk,
-                log_start_offset=log_start_offset, recovery_point=recovery_point, was_clean_stop=was_clean_stop, now_ms=now_ms,
-            )  # fmt: skip
-        except OSError as error:
-            raise StorageError(f"cannot load {directory}: {error}", path=directory) from error
-        local = LocalLog(
-            directory, config, loaded.segments, recovery_point=loaded.recovery_point,
-            random_below=random_below, mark_snapshot=producers.mark_snapshot_for_deletion, disk=disk,
-        )  # fmt: skip
-        return cls(
-            local, topic, partition, topic_id, leader_epochs=epochs, producers=producers,
-            log_start_offset=loaded.log_start_offset, log_end_offset=loaded.log_end_offset,
-        )  # fmt: skip
 
     # -- append ----------------------------------------------------------------------------------------------------
 

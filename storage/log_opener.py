@@ -1,24 +1,68 @@
-"""How the LogManager opens a log: a new one, or one that a log directory has, with what the directory's checkpoints say of it."""
+"""How a log is opened: `open_log` loads what a directory holds, recovers it and builds a Log of it. The LogManager's LogOpener makes new
+logs, and opens those of a log directory with what its checkpoints say of them (LogManager.loadLog, UnifiedLog.create)."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 from config.topic import LogConfig
-from storage.disk import Disk
-from storage.errors import CorruptFileError, storage_errors
-from storage.files import TopicPartition
+from storage.disk import SYSTEM_DISK, Disk
+from storage.errors import CorruptFileError, StorageError, storage_errors
+from storage.files import LEADER_EPOCH_CHECKPOINT, TopicPartition
+from storage.leader_epochs import LeaderEpochFileCache
+from storage.local_log import LocalLog
 from storage.log import Log
 from storage.log_directory import LogDirectory
 from storage.log_segments import OpenSegments
 from storage.meta_properties import read_partition_metadata, write_partition_metadata
+from storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
+from storage.recovery import load_log
 
 logger = logging.getLogger("barnabas.storage")
 
 _HEX_BITS = 128
+
+
+def open_log(
+    directory: Path,
+    topic: str,
+    partition: int,
+    topic_id: bytes,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    log_start_offset: int = 0,
+    recovery_point: int = 0,
+    was_clean_stop: bool = False,
+    random_below: Callable[[int], int] = lambda limit: 0,
+    producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+    open_segments: OpenSegments | None = None,
+    disk: Disk = SYSTEM_DISK,
+) -> Log:
+    """The log in an existing directory, recovered when the last stop was not clean. StorageError when it cannot be read.
+
+    The high watermark starts at the log start offset; a caller that knows a later one sets it."""
+    try:
+        epochs = LeaderEpochFileCache(directory / LEADER_EPOCH_CHECKPOINT, disk)
+        producers = ProducerStateManager(directory, producer_id_expiration_ms=producer_id_expiration_ms, disk=disk)
+        loaded = load_log(
+            directory, config, producers, epochs, open_segments=open_segments, disk=disk,
+            log_start_offset=log_start_offset, recovery_point=recovery_point, was_clean_stop=was_clean_stop, now_ms=now_ms,
+        )  # fmt: skip
+    except OSError as error:
+        raise StorageError(f"cannot load {directory}: {error}", path=directory) from error
+    local = LocalLog(
+        directory, config, loaded.segments, recovery_point=loaded.recovery_point,
+        random_below=random_below, mark_snapshot=producers.mark_snapshot_for_deletion, disk=disk,
+    )  # fmt: skip
+    return Log(
+        local, topic, partition, topic_id, leader_epochs=epochs, producers=producers,
+        log_start_offset=loaded.log_start_offset, log_end_offset=loaded.log_end_offset,
+    )  # fmt: skip
 
 
 class LogOpener:
@@ -93,7 +137,7 @@ class LogOpener:
         recovery_point: int = 0,
         was_clean_stop: bool = False,
     ) -> Log:
-        return Log.open(
+        return open_log(
             path,
             topic,
             partition,

@@ -34,6 +34,7 @@ from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import StorageError
 from storage.files import PARTITION_METADATA, delete_if_exists, make_directory, partition_directory_name, read_file, replace_file
 from storage.log import Log
+from storage.log_opener import open_log
 
 logger = logging.getLogger("barnabas.quorum")
 
@@ -71,7 +72,7 @@ class QuorumLog:
         if not disk.exists(directory / PARTITION_METADATA):
             topic_id = f"version: 0\ntopic_id: {uuid_to_text(METADATA_TOPIC_ID)}"
             replace_file(directory / PARTITION_METADATA, topic_id.encode(), disk=disk)
-        log = Log.open(directory, METADATA_TOPIC, PARTITION, METADATA_TOPIC_ID, config, now_ms=now_ms, disk=disk)
+        log = open_log(directory, METADATA_TOPIC, PARTITION, METADATA_TOPIC_ID, config, now_ms=now_ms, disk=disk)
         opened = cls(log, encode_batch, disk)
         opened._check_start(now_ms)
         return opened

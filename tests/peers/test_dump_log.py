@@ -9,6 +9,7 @@ from pathlib import Path
 from config.topic import LogConfig
 from protocol.compression import Compression
 from protocol.records import ControlRecordType, SimpleRecord, build_batch, build_control_batch, encode_end_transaction_value
+from storage import log_opener
 from storage.log import Log
 from storage.validation import AppendOrigin
 from tests.support.kafka import java_tool
@@ -25,7 +26,7 @@ HARMLESS = re.compile(r"\s*-1 is followed by \d+")
 
 def open_log(directory: Path, *, was_clean_stop: bool = False) -> Log:
     directory.mkdir(exist_ok=True)
-    return Log.open(directory, "t", 0, bytes(16), CONFIG, now_ms=NOW_MS, was_clean_stop=was_clean_stop)
+    return log_opener.open_log(directory, "t", 0, bytes(16), CONFIG, now_ms=NOW_MS, was_clean_stop=was_clean_stop)
 
 
 def fill(log: Log, *, producer_epoch: int = 0) -> None:

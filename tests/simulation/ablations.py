@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-import storage.log
+import storage.log_opener
 import storage.recovery
 from broker.coordination.coordinator_log import ReplicatedCoordinatorLog
 from protocol.errors import ErrorCode
@@ -30,14 +30,14 @@ ANSWER_LEAD_S = 0.02  # by which an answer is ahead of what it promises
 @contextmanager
 def forget_producers_at_a_restart() -> Iterator[None]:
     """Skip the producer-state check after a restart: nobody's sequence numbers are known then, so that what is sent again is new."""
-    load = storage.log.load_log
+    load = storage.log_opener.load_log
 
     def load_without_producers(directory: Any, config: Any, producers: Any, *arguments: Any, **named: Any) -> Any:
         loaded = load(directory, config, producers, *arguments, **named)
         producers._producers.clear()
         return loaded
 
-    with patch("storage.log.load_log", load_without_producers):
+    with patch("storage.log_opener.load_log", load_without_producers):
         yield
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from config.topic import LogConfig
 from protocol.records import SimpleRecord, build_batch, iterate_records
+from storage import log_opener
 from storage.errors import StorageError
 from storage.file_slice import take_bytes
 from storage.log import AppendResult, Log
@@ -106,12 +107,12 @@ def directory(tmp_path: Path) -> Path:
 def open_log(directory: Path) -> OpenLog:
     """Opens the log in `directory`; calling it again is a restart after a kill, unless `was_clean_stop` says otherwise.
 
-    Keywords that LogConfig has are settings, the others go to Log.open."""
+    Keywords that LogConfig has are settings, the others go to `storage.log_opener.open_log`."""
 
     def open_it(**arguments: Any) -> Log:
         settings = {name: arguments.pop(name) for name in list(arguments) if hasattr(LogConfig(), name)}
         arguments = {"now_ms": NOW_MS, **arguments}
-        return Log.open(directory, "t", 0, TOPIC_ID, replace(LogConfig(), **settings), **arguments)
+        return log_opener.open_log(directory, "t", 0, TOPIC_ID, replace(LogConfig(), **settings), **arguments)
 
     return open_it
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from config.topic import LogConfig
+from storage import log_opener
 from storage.disk import SYSTEM_DISK
 from storage.log import Log
 from storage.log_manager import LogManager
@@ -193,7 +194,7 @@ def test_epochs_of_a_torn_checkpoint_are_read_from_the_batches(log_dir: Path, is
 
     assert [entry.epoch for entry in entries] == [0, 1, 2]
     assert log.leader_epochs.entries() == entries
-    assert Log.open(log.directory, "t", 0, TOPIC_ID, CONFIG, now_ms=NOW_MS).leader_epochs.entries() == entries
+    assert log_opener.open_log(log.directory, "t", 0, TOPIC_ID, CONFIG, now_ms=NOW_MS).leader_epochs.entries() == entries
 
 
 def test_kill_during_recovery_changes_nothing(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

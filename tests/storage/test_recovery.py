@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from config.topic import LogConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import ControlRecordType, build_control_batch, encode_end_transaction_value
+from storage import log_opener
 from storage.errors import StorageError
 from storage.leader_epochs import EpochEntry
 from storage.log import Log
@@ -220,7 +221,7 @@ def test_any_torn_tail_leaves_the_prefix_below_it(tmp_path_factory: pytest.TempP
     directory = tmp_path_factory.mktemp("torn") / "t-0"
     directory.mkdir()
     config = replace(LogConfig(), segment_bytes=20_000)
-    log = Log.open(directory, "t", 0, TOPIC_ID, config, now_ms=NOW_MS)
+    log = log_opener.open_log(directory, "t", 0, TOPIC_ID, config, now_ms=NOW_MS)
     fill(log, 200)
     files = sorted(directory.glob("*.log"))
     torn_file = files[int(where * (len(files) - 1))]
@@ -243,7 +244,7 @@ def test_any_torn_tail_leaves_the_prefix_below_it(tmp_path_factory: pytest.TempP
     has_hole = shape == "cut" and tear in (0, *(end for end, _ in ends)) and torn_file != files[-1]
     hole = range(least, ends[-1][1]) if has_hole else range(0)
 
-    reopened = Log.open(directory, "t", 0, TOPIC_ID, config, now_ms=NOW_MS)
+    reopened = log_opener.open_log(directory, "t", 0, TOPIC_ID, config, now_ms=NOW_MS)
 
     expected = [offset for offset in range(reopened.log_end_offset) if offset not in hole]
     assert read_all_offsets(reopened) == expected
@@ -251,7 +252,7 @@ def test_any_torn_tail_leaves_the_prefix_below_it(tmp_path_factory: pytest.TempP
     if changed and shape != "cut":
         assert reopened.log_end_offset <= max(offset for end, offset in [(0, least), *ends] if end < page_end or offset == least)
     assert append(reopened).base_offset == reopened.log_end_offset - 1
-    again = Log.open(directory, "t", 0, TOPIC_ID, config, now_ms=NOW_MS)
+    again = log_opener.open_log(directory, "t", 0, TOPIC_ID, config, now_ms=NOW_MS)
     assert read_all_offsets(again) == [*expected, reopened.log_end_offset - 1]
     shutil.rmtree(directory)
 

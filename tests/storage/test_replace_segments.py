@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from config.topic import LogConfig
+from storage import log_opener
 from storage.disk import SYSTEM_DISK
 from storage.file_slice import FileSlice
 from storage.files import CLEANED_SUFFIX
@@ -47,7 +48,7 @@ class Place:
             self.disk = DyingDisk(self.simulated.boot())
 
     def open_log(self, **arguments: Any) -> Log:
-        return Log.open(self.directory, "t", 0, TOPIC_ID, CONFIG, now_ms=NOW_MS, disk=self.disk, **arguments)
+        return log_opener.open_log(self.directory, "t", 0, TOPIC_ID, CONFIG, now_ms=NOW_MS, disk=self.disk, **arguments)
 
     def names(self, *suffixes: str) -> list[str]:
         return [name for name, _ in self.disk.scan(self.directory) if name.endswith(suffixes)]

@@ -55,6 +55,7 @@ from protocol.messages.stored.metadata_records import (
     TopicRecord,
 )
 from protocol.records import iterate_headers, iterate_records
+from storage import log_opener
 from storage.log import Log
 from tests.broker.controller.cluster import collected
 from tests.broker.replication.world import TOPIC_RESOURCE, DirectoryLogs, ManualExecutor, batch
@@ -153,7 +154,7 @@ class KeptLogs(DirectoryLogs):
         directory = self.directory / f"{topic}-{partition}"
         if not directory.exists():
             return super().create_log(topic, partition, topic_id, config, now_ms, directory_id)
-        log = self.logs[topic, partition] = Log.open(directory, topic, partition, topic_id, config, now_ms=now_ms)
+        log = self.logs[topic, partition] = log_opener.open_log(directory, topic, partition, topic_id, config, now_ms=now_ms)
         if self._is_durable:
             log.flush()
         return log
@@ -348,7 +349,7 @@ class Cluster:
         self.kill(node_id)
         self._without_power.add(node_id)
         for log, durable_end_offset in logs:
-            left = Log.open(log.directory, log.topic, log.partition, log.topic_id, log.config, now_ms=0)
+            left = log_opener.open_log(log.directory, log.topic, log.partition, log.topic_id, log.config, now_ms=0)
             left.truncate_to(durable_end_offset)
             left.close()
 

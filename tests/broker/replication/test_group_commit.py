@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ErrorCode
+from storage import log_opener
 from storage.errors import StorageError
-from storage.log import Log
 from tests.broker.replication.world import World, batch, values
 
 
@@ -141,7 +141,9 @@ def test_acknowledged_records_are_there_after_a_kill(tmp_path: Path) -> None:
     assert len(answers) == 1
 
     log = world.partition("a").log
-    reopened = Log.open(log.directory, "a", 0, topic_id, log.config, now_ms=world.clock.now_ms(), recovery_point=log.recovery_point)
+    reopened = log_opener.open_log(
+        log.directory, "a", 0, topic_id, log.config, now_ms=world.clock.now_ms(), recovery_point=log.recovery_point
+    )
 
     read = reopened.read(0, max_bytes=1 << 20, end_offset=reopened.log_end_offset)
     assert values(read) == ["x", "y"]

@@ -42,6 +42,7 @@ from protocol.messages.stored.metadata_records import (
     TopicRecord,
 )
 from protocol.records import SimpleRecord, build_batch, iterate_headers, iterate_records
+from storage import log_opener
 from storage.errors import StorageError
 from storage.future_logs import FutureLogs
 from storage.log import Log
@@ -218,7 +219,7 @@ class DirectoryLogs:
         if self.directory.is_file():
             raise StorageError("not a directory", path=self.directory)
         directory.mkdir(parents=True)
-        log = self.logs[topic, partition] = Log.open(directory, topic, partition, topic_id, config, now_ms=now_ms)
+        log = self.logs[topic, partition] = log_opener.open_log(directory, topic, partition, topic_id, config, now_ms=now_ms)
         return log
 
     def plan_creations(self, wanted: Iterable[NewLog], now_ms: int) -> DirectoryCreation:

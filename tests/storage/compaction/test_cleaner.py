@@ -22,6 +22,7 @@ from protocol.records import (
     encode_end_transaction_value,
     read_header,
 )
+from storage import log_opener
 from storage.compaction.cleaner import compact
 from storage.log import Log
 from storage.transaction_index import AbortedTransaction
@@ -230,7 +231,7 @@ def test_a_follower_takes_what_was_compacted(log: Log, tmp_path: Path) -> None:
     log.roll(NOW_MS)
     run(log)
     (tmp_path / "other").mkdir()
-    other = Log.open(tmp_path / "other", "t", 0, TOPIC_ID, log.config, now_ms=NOW_MS)
+    other = log_opener.open_log(tmp_path / "other", "t", 0, TOPIC_ID, log.config, now_ms=NOW_MS)
 
     for segment in log.segments:
         other.append_as_follower(memoryview(bytearray(segment.log_path.read_bytes())), now_ms=NOW_MS, leader_epoch=0)
