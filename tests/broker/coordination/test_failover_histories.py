@@ -29,7 +29,7 @@ from tests.broker.replication.test_cluster_histories import History
 
 pytestmark = pytest.mark.long("simulated histories")
 
-SEEDS = 40
+SEEDS = 15
 ABLATION_SEEDS = 300
 NAMES = ("a", "b", "c", "d")
 BITS_MAX = 62  # of a total, which is an Int64

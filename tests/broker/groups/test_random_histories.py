@@ -15,7 +15,7 @@ from protocol.errors import ErrorCode
 from protocol.records import read_header
 from tests.broker.groups.transcript import Transcript
 
-SEEDS = 40
+SEEDS = 15
 STEPS = 250
 NAMES = "abcdef"
 INSTANCES = {"e": "ie", "f": "if"}
@@ -130,7 +130,7 @@ def test_restarted_coordinator_knows_what_this_one_knows(seed: int):
     assert [(group.group_id, group.generation, group.state) for group in history.script.groups.values()] == groups
 
 
-COMPARED_SEEDS = 15
+COMPARED_SEEDS = 6
 STEPS_COMPARED = 120
 
 

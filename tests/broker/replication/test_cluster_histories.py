@@ -28,7 +28,7 @@ from tests.broker.replication.cluster import NODE_IDS, Cluster, Node, Stored, st
 
 pytestmark = pytest.mark.long("simulated histories")
 
-SEEDS = 30
+SEEDS = 12
 ABLATION_SEEDS = 300
 STEPS = 500
 LAG_MAX_MS = 30_000

@@ -23,7 +23,7 @@ from tests.broker.replication.world import batch
 
 pytestmark = pytest.mark.long("simulated histories")
 
-SEEDS = 30
+SEEDS = 12
 ABLATION_SEEDS = 300
 IN_FLIGHT_MAX = 5
 NEVER_MS = 10**9

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from broker.replication.fetch.fetch_data import FetchIsolation, FetchTarget
-from broker.replication.isr.isr_state import CommittedIsr, PendingExpandIsr
 from protocol.errors import ErrorCode
 from tests.broker.replication.world import World, batch, values
 
@@ -223,16 +222,6 @@ def test_follower_that_reaches_where_the_leader_was_counts_as_caught_up_then(wor
     assert world.proposals == []
 
 
-def test_only_one_proposal_is_in_flight(world: World) -> None:
-    world.produce("a", batch("x"))
-    world.clock.advance(LAG_MAX_MS + 1)
-
-    world.shrink_isrs()
-    world.shrink_isrs()
-
-    assert len(world.proposals) == 1
-
-
 def test_returning_follower_counts_for_the_high_watermark_as_soon_as_it_is_proposed(world: World) -> None:
     """Were it counted only once accepted, the controller could elect it while we acknowledge what it lacks."""
     shrink_to(world, 1)
@@ -248,44 +237,6 @@ def test_returning_follower_counts_for_the_high_watermark_as_soon_as_it_is_propo
 
     assert error_of(answers) is ErrorCode.NONE
     assert world.partition("a").isr == (1,)
-
-
-def test_refused_expansion_falls_back_to_the_committed_isr(world: World) -> None:
-    shrink_to(world, 1)
-    partition = world.partition("a")
-    world.follower_fetch(2, "a", partition.log.log_end_offset)
-
-    is_wanted_again = world.proposals.pop().refuse(ErrorCode.INELIGIBLE_REPLICA)
-
-    assert not is_wanted_again
-    assert partition.in_sync.state.maximal_isr == (1,)
-    assert isinstance(partition.in_sync.state, CommittedIsr)
-
-
-def test_proposal_with_an_unknown_outcome_is_sent_again_and_stays_in_flight(world: World) -> None:
-    shrink_to(world, 1)
-    partition = world.partition("a")
-    world.follower_fetch(2, "a", partition.log.log_end_offset)
-    proposal = world.proposals.pop()
-
-    assert proposal.refuse(ErrorCode.REQUEST_TIMED_OUT)
-    assert isinstance(partition.in_sync.state, PendingExpandIsr)
-    assert not proposal.refuse(ErrorCode.INVALID_UPDATE_VERSION)
-
-    assert isinstance(partition.in_sync.state, PendingExpandIsr)
-    assert partition.in_sync.state.maximal_isr == (1, 2)
-
-
-def test_late_answer_to_a_proposal_that_metadata_overtook_is_ignored(world: World) -> None:
-    world.produce("a", batch("x"))
-    world.clock.advance(LAG_MAX_MS + 1)
-    world.shrink_isrs()
-    late = world.proposals.pop()
-    world.change_partition("a", isr=[1, 2])
-
-    late.accept(isr=[1], partition_epoch=99)
-
-    assert world.partition("a").isr == (1, 2)
 
 
 @pytest.mark.parametrize("broker", [{"is_fenced": True}, {"epoch": 8}])

@@ -65,6 +65,7 @@ def test_topic_that_is_made_anew_is_not_acknowledged_by_the_old_ones_flush(world
 
 @pytest.mark.parametrize("min_bytes", [1, 1 << 20])
 def test_fetch_that_waits_is_answered_when_a_topic_of_it_is_deleted(world: World, min_bytes: int) -> None:
+    """DelayedFetch's case C."""
     world.create_topic("a")
     world.create_topic("b")
     answers = world.fetch_all([FetchTarget("a", 0, 0, 1000), FetchTarget("b", 0, 0, 1000)], max_wait_ms=WAIT_MS, min_bytes=min_bytes)
@@ -72,7 +73,7 @@ def test_fetch_that_waits_is_answered_when_a_topic_of_it_is_deleted(world: World
     world.delete_topic("a")
 
     assert [read.error_code for read in answers] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
-    assert world.replica_manager.fetch_purgatory.size == 0
+    assert (world.replica_manager.fetch_purgatory.size, world.clock.pending_timers) == (0, [])
 
 
 def test_fetch_that_waits_below_the_new_log_start_is_told_at_once(world: World) -> None:

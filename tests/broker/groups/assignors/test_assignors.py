@@ -66,7 +66,7 @@ def test_uniform_spreads_topics_that_only_some_read():
     assert owned(targets) == everything({T: 4, U: 4})
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(10))
 def test_heterogeneous_targets_are_whole_subscribed_and_sticky(seed: int):
     source = random.Random(seed)
     counts = {topic: source.randint(1, 12) for topic in (T, U, V)}

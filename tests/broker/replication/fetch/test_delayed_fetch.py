@@ -134,16 +134,6 @@ def test_follower_removed_from_the_replicas_is_told_at_once(tmp_path: Path) -> N
     assert answers[0].error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_deleted_topic_is_told_at_once(world: World) -> None:
-    """Case C."""
-    answers = world.fetch("a", 0, max_wait_ms=WAIT_MS)
-
-    world.delete_topic("a")
-
-    assert answers[0].error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert world.clock.pending_timers == []
-
-
 def test_failed_log_directory_is_told_at_once(world: World, tmp_path: Path) -> None:
     """Case D."""
     answers = world.fetch("a", 0, max_wait_ms=WAIT_MS)

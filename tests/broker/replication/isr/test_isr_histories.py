@@ -24,7 +24,7 @@ from protocol.messages.alter_partition import (
 from tests.broker.replication.fake_controller import FakeController
 from tests.broker.replication.world import NODE_ID, World, batch
 
-SEEDS = 60
+SEEDS = 20
 STEPS = 250
 LAG_MAX_MS = 30_000
 FOLLOWERS = (2, 3)

@@ -9,7 +9,7 @@ from broker.metadata.encoded_topic_records import EncodedTopicRecords
 from broker.replication.metadata.new_partitions import NewPartitions
 from protocol.messages.stored.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
 from storage.log_manager import LogManager
-from tests.broker.replication.world import World, batch
+from tests.broker.replication.world import World
 
 TOPIC_ID = (77).to_bytes(16, "big")
 
@@ -33,24 +33,6 @@ def test_who_waits_for_a_topic_hears_when_none_of_it_waits() -> None:
     assert list(waiting) == [("c", 0)]
 
 
-def test_all_partitions_of_a_large_topic_are_led_once_it_is_made(tmp_path: Path) -> None:
-    """Right after CreateTopics, 884 of 1,000 partitions were NOT_LEADER_OR_FOLLOWER."""
-    world = World(tmp_path)
-    world.replica_manager.end_loading()
-    made: list[None] = []
-
-    world.executor.keeps_creations = True
-    world.create_topic("a", partitions=1000)
-    world.replica_manager.when_made(["a"], lambda: made.append(None))
-    made_at_once = bool(made)
-    while not made:
-        world.executor.run()
-        world.clock.advance(1)
-
-    assert not made_at_once, "a turn of the loop has no time for a thousand"
-    assert all(world.replica_manager.get_partition("a", index).is_leader for index in range(1000))
-
-
 def test_a_default_of_all_topics_is_taken_over(tmp_path: Path) -> None:
     world = World(tmp_path)
     for number in range(300):
@@ -60,22 +42,6 @@ def test_a_default_of_all_topics_is_taken_over(tmp_path: Path) -> None:
     world.metadata.apply_committed([ConfigRecord(resource_type=4, resource_name="", name="log.retention.ms", value="77")])
 
     assert all(partition.log.config.retention_ms == 77 for partition in partitions)
-
-
-def test_a_topic_that_is_deleted_while_its_partitions_wait_is_not_made(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.replica_manager.end_loading()
-    world.create_topic("a", partitions=100)
-    heard: list[None] = []
-    world.replica_manager.when_made(["a"], lambda: heard.append(None))
-
-    world.delete_topic("a")
-    world.clock.advance(10)
-    world.create_topic("b")
-    world.produce("b", batch("1"))
-
-    assert heard == [None]
-    assert world.replica_manager.find_partition("a", 99) is None
 
 
 def test_a_range_waits_as_its_partitions_would() -> None:

@@ -14,7 +14,7 @@ from tests.broker.replication.moves.moving import FIRST, SECOND, Moving, batches
 from tests.broker.replication.world import batch
 from tests.support.clock import WALL_START_MS
 
-SEEDS = 60
+SEEDS = 20
 COLD_SHARE = 0.2
 PRODUCER_ID = 9
 

@@ -122,7 +122,7 @@ def compacted(tmp_path: Path) -> Place:
     return Place(tmp_path, COMPACTED)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(10))
 async def test_what_a_power_cut_damages_behind_a_cut_is_noticed(seed: int) -> None:
     """If recovery began at the old recovery point, readers would get the damage, or the directory would go offline."""
     disk = SimulatedDisk(random.Random(seed), lambda: NOW_MS / 1000, lambda kind, text: None)
