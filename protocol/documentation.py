@@ -134,6 +134,8 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - A member that joins a KIP-848 group by a regular expression that is not resolved yet reads nothing so far, and no one else loses
   anything. Kafka may assign as if all members still read the same until the next epoch, ten seconds or more: partitions go to members
   that do not read them, or to none.
+- A KIP-848 group whose members all speak the classic protocol, as `group.consumer.migration.policy=upgrade` leaves it, tells them to join
+  again when one has left. Kafka 4.3.1 does not: what that one read is read by nobody until another member joins.
 - DeleteRecords is not held up by moves between log directories: a copy follows the log's start at once. Kafka's follows when it is its
   turn to be copied.
 

@@ -1,9 +1,9 @@
 """Members of KIP-848 groups that speak the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (GroupMetadataManager's
 classicGroup*ToConsumerGroup).
 
-To such a member the group looks like a classic one. Its epoch is the generation. A heartbeat tells it to join again when its group has
-moved on, when it has to give partitions up, or when partitions that it waits for are free. Each JoinGroup is a step towards its target
-(MemberProgress), each SyncGroup tells it what it has. JoinGroup never waits for others, and nobody is the leader.
+To such a member the group looks like a classic one. Its epoch is the generation. A heartbeat tells it to join again when its group has a
+new assignment, when it has to give partitions up, or when partitions that it waits for are free. Each JoinGroup is a step towards its
+target (MemberProgress), each SyncGroup tells it what it has. JoinGroup never waits for others, and nobody is the leader.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class ClassicMembers:
         if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (None, chosen.name):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         # One that has to give partitions up has joined for the new epoch already: it must be told that first.
-        if group.epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        if group.assignment_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._timers.await_join(group.group_id, member)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         response = SyncGroupResponse(
@@ -159,7 +159,7 @@ class ClassicMembers:
         _check_generation(member, request.generation_id)
         self._keep_session(group.group_id, member)
         if (
-            member.member_epoch < group.epoch
+            _is_behind(group, member)
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.is_waiting_for_partitions(member))
         ):
@@ -232,6 +232,16 @@ def _find_classic_member(
     if member.classic is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
     return member, member.classic
+
+
+def _is_behind(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
+    """Whether the member is to join again for the group's assignment.
+
+    A heartbeat of a member that speaks the consumer protocol makes the assignment of a new epoch. Without such members it is made when
+    one joins, so the members are told to at the new epoch. In Kafka 4.3.1 they are not: what a member that left had is read by nobody
+    until another joins."""
+    has_others = group.classic_member_count < len(group.members)
+    return member.member_epoch < (group.assignment_epoch if has_others else group.epoch)
 
 
 def _check_generation(member: ConsumerGroupMember, generation: int) -> None:

@@ -19,9 +19,9 @@ ALL_OF_T = encode_with_version(ConsumerProtocolAssignment(assigned_partitions=[T
 SOFT_STATE = ("_refresh_deadline_ms", "_refresh_epoch")
 
 
-def mixed() -> Consumers:
+def mixed(**config: Any) -> Consumers:
     """a, which speaks the classic protocol and has t:0, and b with t:1, which speaks the consumer protocol."""
-    consumers = Consumers()
+    consumers = Consumers(**config)
     consumers.classic_group(a="t:0,1")
     consumers.join_consumer("b")
     consumers.join_classic("a", owned="t:0,1")
@@ -389,6 +389,44 @@ def test_classic_member_commits_in_its_generation():
     consumers.commit(6, "a", generation=3)
 
     consumers.expect("log: t-0=5", "commit 5 OK", "error ILLEGAL_GENERATION")
+
+
+def test_classic_member_goes_on_until_a_new_epoch_is_assigned():
+    """As in Kafka 4.3: before, it would join again and get what it has."""
+    consumers = mixed()
+    consumers.join_consumer("c", "u")
+    consumers.join_classic("a", owned="t:0")
+    consumers.settle("b")
+    consumers.leave_consumer("c")
+    consumers.skip()
+
+    consumers.heartbeat("a", generation=3)
+    consumers.sync("a", generation=3)
+    consumers.expect("a heartbeat OK", "a sync assignment=t:0")
+    consumers.beat("b")
+    consumers.skip()
+    consumers.heartbeat("a", generation=3)
+    consumers.sync("a", generation=3)
+
+    consumers.expect("a heartbeat REBALANCE_IN_PROGRESS", "error REBALANCE_IN_PROGRESS")
+
+
+def test_classic_members_alone_join_again_for_a_new_epoch():
+    """Nobody else would make the assignment: in Kafka 4.3.1 nobody reads t:1 until another member joins."""
+    consumers = mixed(migration_policy=MigrationPolicy.UPGRADE)
+    consumers.leave_consumer("b")
+    consumers.skip()
+
+    consumers.heartbeat("a", generation=2)
+    consumers.join_classic("a", owned="t:0")
+
+    consumers.expect_last(
+        "a heartbeat REBALANCE_IN_PROGRESS",
+        "log: target a t:0,1",
+        "log: targets epoch=3",
+        "log: assignment a STABLE epoch=3 after=2 owns t:0,1",
+        "a join generation=3 leader= protocol=range",
+    )
 
 
 # Consumer to classic.
