@@ -125,8 +125,9 @@ class MemberProgress:
         has_subscription_changed = change is not SubscriptionChange.NONE
         if not has_subscription_changed and member.is_reconciled_to(target.epoch):
             return member
-        subscribed = frozenset(self._topics.ids_of(subscribed_topics(member, group.regular_expressions)))
-        reconciled = Reconciliation(member, target, subscribed, has_subscription_changed, owned, group.find_owner).next()
+        names = subscribed_topics(member, group.regular_expressions)
+        subscribed = frozenset(self._topics.ids_of(names))
+        reconciled = Reconciliation(member, target, subscribed, bool(names), has_subscription_changed, owned, group.find_owner).next()
         if reconciled == member:
             return member
         update.records.append(assignment_record(group.group_id, reconciled))

@@ -26,12 +26,13 @@ class Target(NamedTuple):
 class Reconciliation(NamedTuple):
     """One step of one member.
 
-    `subscribed` are the ids of the existing topics that it reads now; `owned` is what it says it has, None if it did not say;
-    `find_owner` tells who has a partition or has yet to give it up."""
+    `subscribed` are the ids of the existing topics that it reads now; `is_subscribed` says whether it subscribes to any, existing or not;
+    `owned` is what it says it has, None if it did not say; `find_owner` tells who has a partition or has yet to give it up."""
 
     member: ConsumerGroupMember
     target: Target
     subscribed: Collection[bytes]
+    is_subscribed: bool
     has_subscription_changed: bool
     owned: Sequence[HeartbeatTopicPartitions] | None
     find_owner: Callable[[bytes, int], str | None]
@@ -66,11 +67,11 @@ class Reconciliation(NamedTuple):
     def _without_unsubscribed(self) -> ConsumerGroupMember:
         """It gives up what it does not subscribe to any more, without waiting for a new target.
 
-        A member that reads nothing and has nothing to give up owns nothing now. As in Kafka that is an assignment of its present epoch,
-        even if it owned nothing before: its previous epoch counts no longer."""
+        A member that subscribes to nothing and has nothing to give up owns nothing now. As in Kafka that is an assignment of its present
+        epoch, even if it owned nothing before: its previous epoch counts no longer."""
         member = self.member
         dropped = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id not in self.subscribed}
-        if not dropped and (self.subscribed or member.pending_revocation):
+        if not dropped and (self.is_subscribed or member.pending_revocation):
             return member
         assigned = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id not in dropped}
         pending = dict(member.pending_revocation)

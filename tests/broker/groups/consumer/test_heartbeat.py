@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.coordination.timers import RETRY_BACKOFF_MS
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import HeartbeatTopicPartitions
@@ -299,20 +301,17 @@ def test_new_subscription_takes_away_what_is_not_in_it_at_once():
     )
 
 
-def test_member_that_reads_nothing_anew_is_in_its_epoch_alone():
-    """CurrentAssignmentBuilder.updateCurrentAssignment takes it for a new assignment, though it owned nothing before."""
+@pytest.mark.parametrize(("topics", "stored"), [([], ["log: assignment a STABLE epoch=2 after=2 owns nothing"]), (["v"], [])])
+def test_member_that_subscribes_to_nothing_anew_is_in_its_epoch_alone(topics: list[str], stored: list[str]):
+    """CurrentAssignmentBuilder.updateCurrentAssignment takes it for a new assignment, though it owned nothing before; not so one that
+    subscribes to what does not exist."""
     consumers = Consumers(consumer_assignment_interval_ms=1_000)
     consumers.join_consumer("a", "u")
     consumers.skip()
 
-    consumers.beat("a", subscribed_topic_names=["v"])
+    consumers.beat("a", subscribed_topic_names=topics)
 
-    consumers.expect(
-        "log: member a v",
-        "log: group epoch=3",
-        "log: assignment a STABLE epoch=2 after=2 owns nothing",
-        "a epoch=2",
-    )
+    consumers.expect(f"log: member a {','.join(topics)}".rstrip(), "log: group epoch=3", *stored, "a epoch=2")
 
 
 def test_topic_that_comes_to_be_or_grows_or_goes_moves_the_group_on():
