@@ -20,6 +20,7 @@ from storage.leader_epochs import EpochEntry
 from storage.log import Log
 from storage.validation import AppendOrigin
 from tests.storage.conftest import NOW_MS, TOPIC_ID, OpenLog, append, append_idempotent, batch, read_all_offsets, read_offsets
+from tests.storage.declared_files import assert_files_agree, last_offset_of, read_batches, size_of
 
 FIRST_LOG = "00000000000000000000.log"
 PAGE_BYTES = 4096
@@ -32,14 +33,7 @@ def fill(log: Log, batches: int = 50) -> None:
 
 def batch_ends(log_file: Path) -> list[tuple[int, int]]:
     """(end position, end offset) of each batch of a segment file."""
-    data = log_file.read_bytes()
-    ends, position = [], 0
-    while position < len(data):
-        base_offset = int.from_bytes(data[position : position + 8])
-        delta = int.from_bytes(data[position + 23 : position + 27])
-        position += 12 + int.from_bytes(data[position + 8 : position + 12])
-        ends.append((position, base_offset + delta + 1))
-    return ends
+    return [(position + size_of(batch), last_offset_of(batch.header) + 1) for position, batch in read_batches(log_file)]
 
 
 # -- kill ---------------------------------------------------------------------------------------------------------------
@@ -120,7 +114,7 @@ def test_the_duplicate_window_reaches_back_over_a_roll(open_log: OpenLog) -> Non
     assert append_idempotent(reopened, 0).is_duplicate
 
 
-def test_open_and_aborted_transactions_survive_a_kill(open_log: OpenLog) -> None:
+def test_open_and_aborted_transactions_survive_a_kill(open_log: OpenLog, directory: Path) -> None:
     log = open_log(segment_bytes=1000)
     append(log, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
     append(log, producer_id=2, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -136,6 +130,8 @@ def test_open_and_aborted_transactions_survive_a_kill(open_log: OpenLog) -> None
 
     assert reopened.aborted_transactions(0, reopened.log_end_offset) == expected != []
     assert reopened.last_stable_offset == 1
+    reopened.close()
+    assert_files_agree(directory)
 
 
 def test_lost_and_corrupt_indexes_are_rebuilt(open_log: OpenLog, directory: Path) -> None:
@@ -254,6 +250,8 @@ def test_any_torn_tail_leaves_the_prefix_below_it(tmp_path_factory: pytest.TempP
     assert append(reopened).base_offset == reopened.log_end_offset - 1
     again = log_opener.open_log(directory, "t", 0, TOPIC_ID, config, now_ms=NOW_MS)
     assert read_all_offsets(again) == [*expected, reopened.log_end_offset - 1]
+    again.close()
+    assert_files_agree(directory)
     shutil.rmtree(directory)
 
 
