@@ -2,7 +2,8 @@
 
 The broker does not use it. It writes and reads these files with `struct`, batch by batch and entry by entry, in
 `protocol/records.py`, `storage/index.py` and their neighbours: construct takes 46 ms to import, and 70 times as long for a batch's header.
-Tests read with these declarations what the broker wrote: the two share no code, so that a wrong field would have to be wrong in both.
+Inspection (`storage/inspection.py`) prints with these declarations what is on disk, and tests read with them what the broker wrote: the
+two share no code, so that a wrong field would have to be wrong in both.
 
 Numbers are big endian. `parse` raises construct.ConstructError where bytes do not fit. Sources: the protocol's page on record batches,
 DefaultRecordBatch, DefaultRecord, ControlRecordType, OffsetIndex, TimeIndex, ProducerStateManager, AbortedTxn, CheckpointFile,

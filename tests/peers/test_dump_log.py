@@ -1,4 +1,5 @@
-"""Kafka's own kafka-dump-log reads our log directories: segments, indexes, snapshots, after appends, rolls, recovery and retention."""
+"""Kafka's own kafka-dump-log reads our log directories: segments, indexes, snapshots, after appends, rolls, recovery and retention. What
+`storage/inspection.py` prints of them is what it prints."""
 
 from __future__ import annotations
 
@@ -8,8 +9,19 @@ from pathlib import Path
 
 from config.topic import LogConfig
 from protocol.compression import Compression
-from protocol.records import ControlRecordType, SimpleRecord, build_batch, build_control_batch, encode_end_transaction_value
-from storage import log_opener
+from protocol.records import (
+    DELETE_HORIZON_FLAG,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_FLAG,
+    ControlRecordType,
+    SimpleRecord,
+    assemble_batch,
+    build_batch,
+    build_control_batch,
+    encode_end_transaction_value,
+    read_header,
+)
+from storage import inspection, log_opener
 from storage.log import Log
 from storage.validation import AppendOrigin
 from tests.support.kafka import java_tool
@@ -134,3 +146,43 @@ def test_transaction_index_is_read_by_kafka(tmp_path: Path) -> None:
 
     entries = re.findall(r"version: 0 producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)", output)
     assert entries == [("5", "0", "1", "2"), ("6", "2", "3", "4")]
+
+
+def append_what_is_rare(log: Log) -> None:
+    """No key, no value, headers, bytes beyond ASCII, the broker's time, sequences that wrap, an open transaction, a tombstone's horizon."""
+    records = [
+        SimpleRecord(None, None, (), NOW_MS),
+        SimpleRecord(b"", b"", (("a", None), ("b", b"x")), NOW_MS - 1),
+        SimpleRecord(b"k", "ä €".encode(), (("ä", b""),), NOW_MS + 1),
+    ]
+    fields = {"producer_id": PRODUCER_ID + 1, "producer_epoch": 3}
+    for data in (
+        build_batch(records, compression=Compression.ZSTD),
+        build_batch(records, base_sequence=2**31 - 2, **fields),
+        build_batch(records, base_sequence=0, is_transactional=True, producer_id=PRODUCER_ID + 2, producer_epoch=0),
+    ):
+        log.append_as_leader(memoryview(data), leader_epoch=1, now_ms=NOW_MS)
+    for flag in (LOG_APPEND_TIME_FLAG, DELETE_HORIZON_FLAG):
+        header = read_header(data := build_batch(records, base_offset=log.log_end_offset))
+        flagged = assemble_batch(header._replace(attributes=header.attributes | flag), memoryview(data)[HEADER_SIZE:])
+        log.append_as_follower(memoryview(flagged), now_ms=NOW_MS)
+
+
+def test_inspection_prints_what_kafka_prints(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    log = open_log(directory)
+    fill(log)
+    append_what_is_rare(log)
+    abort_a_transaction(log, 5)
+    log.close()
+    torn = max(directory.glob("*.log"))
+    torn.write_bytes(torn.read_bytes()[:-7])
+    (directory / "00000000000000000000.timeindex").write_bytes(b"")
+    paths = [path for path in inspection.files_of(directory) if path.suffix]
+    for options in ((), ("--print-data-log",)):
+        theirs = java_tool(DUMP_LOG, "--files", ",".join(map(str, paths)), *options).stdout.splitlines()
+
+        ours = [line for path in paths for line in inspection.dump(path, prints_data=bool(options))]
+
+        assert len(ours) > 400
+        assert ours == theirs
