@@ -1,8 +1,8 @@
-"""Which configs of brokers may be altered while they run, and to what. Pure.
+"""Which broker configs may be altered at run time, and which values they may get. Pure.
 
-As in Kafka, what is read-only is refused, and a name that nobody knows is stored: a plug-in may know it. What Kafka lets change, and this
-broker knows how to take over, is served (DYNAMIC_CONFIGS); so is what has no effect here anyway. The rest is refused rather than
-stored and ignored.
+As in Kafka, a read-only config is refused, and an unknown name is stored, because a plug-in may know it. Of Kafka's dynamic configs, those
+that this broker can apply at run time are accepted (DYNAMIC_CONFIGS), and so are those without an effect here. The others are refused,
+rather than stored and ignored.
 
 Source: DynamicBrokerConfig.validate (KIP-226), ConfigAdminManager.
 """
@@ -36,18 +36,18 @@ DEDUPE_BUFFER_BYTES_MIN = 1024 * 1024
 
 
 def find_property(name: str) -> Property | None:
-    """A broker's property, or one that is set dynamically alone."""
+    """Returns a property of the broker's file, or one that can only be set dynamically."""
     return SERVER_PROPERTIES.get(name) or DYNAMIC_ONLY_PROPERTIES.get(name)
 
 
 def is_stored(name: str) -> bool:
-    """Whether it is recorded that the config is deleted, though it was not set: so that brokers look at it again, as in Kafka."""
+    """Whether a deletion of the config is recorded even if it was not set, so that brokers read it again, as in Kafka."""
     return name in DYNAMIC_CONFIGS
 
 
 def check_alterable(values: Mapping[str, str], *, is_default: bool) -> None:
-    """Raises KafkaError INVALID_REQUEST unless all configs that get these `values` may have one; to delete a config is always allowed, as
-    in Kafka. `is_default`: for all brokers at once."""
+    """Raises KafkaError INVALID_REQUEST unless all configs in `values` may be altered. Deleting a config is always allowed, as in Kafka.
+    `is_default` is for the default of all brokers."""
     names = list(values)
     _refuse("Cannot update these configs dynamically", [name for name in names if _is_read_only(name)])
     why = "These security configs can be dynamically updated only per-listener using the listener prefix"
@@ -61,7 +61,7 @@ def check_alterable(values: Mapping[str, str], *, is_default: bool) -> None:
 
 
 def check_value(name: str, text: str, config: ServerConfig) -> None:
-    """Raises KafkaError INVALID_REQUEST unless a broker may have this value for a config that may be altered."""
+    """Raises KafkaError INVALID_REQUEST if a broker may not have this value. The config itself may be altered."""
     known = find_property(_base_name(name) if _base_name(name) in CLUSTER_LEVEL_LISTENER_CONFIGS else name)
     if known is None:
         return
@@ -81,12 +81,12 @@ def check_value(name: str, text: str, config: ServerConfig) -> None:
         why = f"requirement failed: {name} can be set to zero only if {name}.overrides property is set."
         raise KafkaError(ErrorCode.INVALID_REQUEST, why)
     if name == "max.connection.creation.rate" and value == 0:
-        # The table lets a broker start with it; SocketServer.validateReconfiguration lets nobody set it later.
+        # A broker may start with this value, but SocketServer.validateReconfiguration refuses it at run time.
         raise _invalid_dynamically(f"Invalid {name} {value}")
 
 
 def check_thread_count(name: str, count: int, present_count: int) -> None:
-    """Raises KafkaError INVALID_REQUEST unless what is `present_count` now may become `count`."""
+    """Raises KafkaError INVALID_REQUEST unless a pool of `present_count` threads may be resized to `count`."""
     if present_count // 2 <= count <= present_count * 2:
         return
     bound = "be at least half" if count < present_count else "not be greater than double"
@@ -100,8 +100,8 @@ def _invalid_dynamically(why: str) -> KafkaError:
 
 
 def _check_class(name: str, text: str) -> None:
-    """Of Kafka's Java classes the defaults are here. Another one would be stored without an effect, and Kafka would not start with it. A
-    listener's config has a prefix."""
+    """Only Kafka's default classes are accepted. Another Java class would be stored without an effect, and Kafka would not start with
+    it. A listener's config has a prefix."""
     known = find_property(_base_name(name))
     if known is not None and known.type is PropertyType.CLASS and text.strip() != known.default_text:
         why = f"Invalid value {text} for configuration {known.name}: Class {text} could not be found."
@@ -114,7 +114,7 @@ def _refuse(why: str, names: Sequence[str]) -> None:
 
 
 def _base_name(name: str) -> str:
-    """Without a listener's prefix."""
+    """The config's name without a listener's prefix."""
     return name.split(".", 3)[-1] if name.startswith(LISTENER_PREFIX) else name
 
 
@@ -133,6 +133,6 @@ def _is_per_broker(name: str) -> bool:
 def _is_served(name: str) -> bool:
     if name in DYNAMIC_CONFIGS or find_property(name) is None:
         return True
-    from config.docs import has_effect  # the texts are loaded for a rare request alone
+    from config.docs import has_effect  # late: only this rare request needs the texts
 
     return not has_effect(name)

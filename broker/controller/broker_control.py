@@ -1,11 +1,11 @@
-"""The controller's decisions about brokers: registration, heartbeats, fencing, controlled shutdown, leaving for good. Computes records.
+"""The controller's decisions about brokers: registration, heartbeats, fencing, controlled shutdown and unregistration. Computes records.
 
-A broker registers fenced and is unfenced by a heartbeat once it has heard of its registration; then it is elected where nobody leads.
-One that goes leaves its leaderships to other members of the ISR, or to nobody.
+A broker registers fenced. A heartbeat unfences it once it has read its registration in the metadata; then it is elected for its partitions
+without a leader. A broker that is fenced or shuts down loses its leaderships to other members of the ISR, or its partitions have no leader.
 
-The only broker of a cluster is treated otherwise: where its new incarnation registers, or where it shuts down, its partitions' records
-stay as they are, and it is elected anew when it is unfenced. Kafka first writes that nobody leads. Clients see no difference, a fenced
-broker leads nothing; but a single node's start and stop would write one more record for each partition.
+The only broker of a cluster is treated differently. When it registers again, or shuts down, the records of its partitions stay as they are,
+and it is elected again when it is unfenced. Kafka first writes records without a leader. Clients see no difference, because a fenced broker
+leads nothing. A single node saves one record for each partition at its start and stop.
 
 Source: ClusterControlManager, BrokerHeartbeatManager, ReplicationControlManager (handleBroker…, processBrokerHeartbeat).
 """
@@ -46,7 +46,7 @@ NextOffset = Callable[[], int]
 
 
 class BrokerState(Enum):
-    """What a broker may do (Kafka's BrokerControlState)."""
+    """The state of a broker's life cycle (Kafka's BrokerControlState)."""
 
     FENCED = "leads nothing and is in no ISR"
     UNFENCED = "may lead"
@@ -55,12 +55,12 @@ class BrokerState(Enum):
 
 
 class BrokerControl:
-    """Reads `state`, never changes it; owns the sessions, which are no part of the state."""
+    """Reads `state`, never changes it. Owns the sessions, which are not part of the state."""
 
     def __init__(
         self, state: ClusterState, cluster_id: str, elections: Elections, heartbeats: BrokerHeartbeats, now_ms: int, *, embedded_id: int
     ) -> None:
-        """`embedded_id` is the broker in this process, whose older incarnations are gone: they held its directories' locks."""
+        """`embedded_id` is the broker in this process. Its older incarnations are gone: they would hold the locks of its directories."""
         self._state = state
         self._cluster_id = cluster_id
         self._elections = elections
@@ -72,8 +72,8 @@ class BrokerControl:
     # -- registration ----------------------------------------------------------------------------------------------
 
     def register(self, request: BrokerRegistrationRequest, next_offset: NextOffset, now_ms: int) -> Steps[BrokerRegistrationResponse]:
-        """Raises KafkaError. What an older incarnation led goes to others first; if its machine lost its power, as the epoch of its
-        last clean stop tells, it is no eligible leader any more either (KIP-966)."""
+        """Raises KafkaError. The partitions that an older incarnation led get other leaders first. If the epoch of its last clean stop
+        shows that it was not stopped cleanly, it is not an eligible leader replica any more either (KIP-966)."""
         if request.cluster_id != self._cluster_id:
             why = f"Expected cluster ID {self._cluster_id}, but got cluster ID {request.cluster_id}"
             raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
@@ -109,9 +109,9 @@ class BrokerControl:
         return BrokerRegistrationResponse(broker_epoch=record.broker_epoch)
 
     def _may_live(self, existing: BrokerImage, request: BrokerRegistrationRequest, now_ms: int) -> bool:
-        """Whether an older incarnation may live beside the one that registers. It does not if this controller has never heard of it and
-        the new one has opened its log directories, which a living process keeps locked: both were started anew, as after a power cut.
-        Kafka's controller waits for the end of the session."""
+        """Whether an older incarnation may still be alive. It is not if this controller has never heard from it and the new one has
+        opened its log directories, which a living process keeps locked: then both machines were restarted, as after a power cut. Kafka's
+        controller waits for the end of the session."""
         if self._heartbeats.is_inherited(existing.node_id) and existing.log_dirs and set(existing.log_dirs) <= set(request.log_dirs):
             return False
         return self._heartbeats.has_session(existing.node_id, existing.epoch, now_ms)
@@ -130,7 +130,8 @@ class BrokerControl:
                 raise KafkaError(ErrorCode.INVALID_REGISTRATION, why)
 
     def _check_features(self, request: BrokerRegistrationRequest) -> None:
-        """Every finalized feature must be within what the broker supports; one that it does not name has version 0 there."""
+        """Every finalized feature must be within the broker's supported range. A feature that the broker does not name counts as
+        supported at version 0 only."""
         supported = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
         if METADATA_VERSION_FEATURE not in supported:
             raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"Request features do not contain '{METADATA_VERSION_FEATURE}'")
@@ -143,7 +144,8 @@ class BrokerControl:
     # -- heartbeats ------------------------------------------------------------------------------------------------
 
     def heartbeat(self, request: BrokerHeartbeatRequest, next_offset: NextOffset, now_ms: int) -> Steps[BrokerHeartbeatResponse]:
-        """What a broker's heartbeat comes to. The contact counts at once, before the first step. Raises KafkaError, at once too."""
+        """Process a broker's heartbeat. The contact is recorded in the call, before the first step; a KafkaError is raised in the call
+        too."""
         broker = self.checked(request.broker_id, request.broker_epoch)
         if not self._elections.is_being_fenced(broker.node_id):
             self._heartbeats.note_contact(broker.node_id, broker.epoch, request.current_metadata_offset, now_ms)
@@ -154,13 +156,13 @@ class BrokerControl:
     ) -> Steps[BrokerHeartbeatResponse]:
         node_id = broker.node_id
         if self._cordons_others(broker, request):
-            # First, so that nothing is placed in them once the broker is unfenced: operations come between steps.
+            # First, so that no replica is placed in them once the broker is unfenced: other operations may run between steps.
             assert request.cordoned_log_dirs is not None
             yield [change_record(broker, cordoned_log_dirs=request.cordoned_log_dirs)]
             broker = self.checked(node_id, request.broker_epoch)
         is_caught_up = request.current_metadata_offset >= broker.epoch
         if self._elections.is_being_fenced(node_id):
-            # Its fencing or shutdown goes on, in steps: it may ask again.
+            # Its fencing or shutdown is still going on, in steps. The broker may ask again.
             return BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=True)
         now = self._current_state(broker)
         following = self._next_state(broker, now, request, is_caught_up=is_caught_up)
@@ -180,7 +182,7 @@ class BrokerControl:
         )
 
     def _cordons_others(self, broker: BrokerImage, request: BrokerHeartbeatRequest) -> bool:
-        """Whether the broker has other cordoned log directories than the metadata say. They say none until its first heartbeat does."""
+        """Whether the broker's cordoned log directories differ from those in the metadata, which has none before its first heartbeat."""
         told = request.cordoned_log_dirs
         if told is None or not knows_cordoned_directories(self._state.features):
             return False
@@ -235,21 +237,21 @@ class BrokerControl:
     # -- fencing, and leaving for good -----------------------------------------------------------------------------
 
     def find_expired(self, now_ms: int) -> list[int]:
-        """Brokers to be fenced: they have not been heard of for a session's time."""
+        """Returns the brokers to be fenced: their sessions have timed out."""
         expired = self._heartbeats.find_expired(now_ms)
         for node_id in expired:
             self._heartbeats.remove(node_id)
         return [node_id for node_id in expired if node_id in self._state.brokers and not self._state.brokers[node_id].is_fenced]
 
     def fence(self, node_id: int) -> Steps[None]:
-        """The broker leads nothing any more. Its session ends at once, before the first step."""
+        """Fence the broker and give its leaderships to others. Its session ends in the call, before the first step."""
         self._heartbeats.remove(node_id)
         broker = self._state.brokers.get(node_id)
         return self._fence(node_id, NO_EPOCH if broker is None else broker.epoch)
 
     def _fence(self, node_id: int, epoch: int) -> Steps[None]:
         def fencing() -> list[Any]:
-            """No record if the broker has registered anew meanwhile, before the first step or between two."""
+            """Returns no record if the broker has registered again meanwhile."""
             broker = self._state.brokers.get(node_id)
             if broker is None or broker.epoch != epoch or broker.is_fenced:
                 return []
@@ -259,13 +261,15 @@ class BrokerControl:
             yield from self._elections.fence_broker(node_id, lambda records_count: fencing())
 
     def fence_others(self, embedded_id: int) -> Steps[None]:
-        """Fence every other broker: in a quorum of one that nobody can reach no other is alive, whatever an older log says."""
+        """Fence every other broker. In a quorum of one that no other node can reach, no other broker is alive, whatever an older log
+        says."""
         for node_id in [broker.node_id for broker in self._state.brokers.values() if not broker.is_fenced]:
             if node_id != embedded_id:
                 yield from self.fence(node_id)
 
     def unregister(self, node_id: int) -> Steps[None]:
-        """Forget the broker: it leads nothing, and is in no ISR and no eligible leader replica. Raises KafkaError."""
+        """Remove the broker's registration, its leaderships, and its memberships of ISRs and eligible leader replicas. Raises
+        KafkaError."""
         if node_id not in self._state.brokers:
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {node_id} is not currently registered")
 
@@ -279,8 +283,8 @@ class BrokerControl:
     # -- log directories -------------------------------------------------------------------------------------------
 
     def assign_replicas(self, request: AssignReplicasToDirsRequest) -> ControllerResult[AssignReplicasToDirsResponse]:
-        """Note in which directories a broker has its replicas. Raises KafkaError."""
-        from broker.controller.directory_control import assign_replicas  # where all is in its place, a start does not need it
+        """Record in which directories a broker has its replicas. Raises KafkaError."""
+        from broker.controller.directory_control import assign_replicas  # late: a start without moved replicas does not need it
 
         broker = self.checked(request.broker_id, request.broker_epoch)
         return assign_replicas(self._state, self._elections, broker, request)
@@ -288,7 +292,7 @@ class BrokerControl:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def checked(self, node_id: int, epoch: int) -> BrokerImage:
-        """The broker, registered with that epoch. Raises KafkaError."""
+        """Returns the broker if it is registered with that epoch. Raises KafkaError."""
         broker = self._state.brokers.get(node_id)
         if broker is None:
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {node_id}")
@@ -304,7 +308,7 @@ def change_record(broker: BrokerImage, **changes: Any) -> BrokerRegistrationChan
 
 
 def _registration(request: BrokerRegistrationRequest) -> RegisterBrokerRecord:
-    """Without an epoch."""
+    """Returns the registration record; its epoch is set later."""
     return RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,

@@ -1,8 +1,8 @@
 """BrokerFailureWatch: the active controller notices that a broker's process is gone, without waiting for broker.session.timeout.ms.
 
-It probes a broker's registered address when the connection of its heartbeats has ended. A new controller inherits no connections: it
-probes every unfenced broker at once. How to probe, and what that proves, is `prove`'s to know. A proof counts only while no connection
-of that registration is open.
+It probes a broker's registered address when the broker's heartbeat connection has ended. A new controller has no such connections yet, so
+it probes every unfenced broker at once. `prove` knows how to probe and what proves a failure. A proof counts only while no connection of
+that registration is open.
 
 No counterpart in Kafka.
 """
@@ -25,7 +25,7 @@ Prove = Callable[[tuple[str, int], Callable[[], None]], None]
 class BrokerFailureWatch:
     """One epoch of this node's leadership. Owner: LocalController, whose `fence` gets the id of a broker that is gone.
 
-    `prove` is None where barnabas.fast.fencing is off: then only a new incarnation profits from the end of a connection."""
+    `prove` is None where barnabas.fast.fencing is off. The end of a connection then only lets a new incarnation register at once."""
 
     def __init__(
         self,
@@ -47,20 +47,20 @@ class BrokerFailureWatch:
         self._is_over = False
 
     def probe_all(self) -> None:
-        """Look for every unfenced broker but the one in this process."""
+        """Probe every unfenced broker except the one in this process."""
         for broker in tuple(self._state.brokers.values()):
             if not broker.is_fenced and broker.node_id != self._node_id:
                 self._probe(broker)
 
     def note_connection(self, node_id: int, epoch: int, connection: ConnectionFacts) -> None:
-        """The broker that is registered with `epoch` was heard of by `connection`, which may have ended since."""
+        """Record that the broker registered with `epoch` sent a heartbeat on `connection`, which may have ended since."""
         self._connections[node_id] = connection
         connection.on_closed = lambda: self._connection_ended(node_id, epoch, connection)
         if connection.is_closed:
             self._connection_ended(node_id, epoch, connection)
 
     def end(self) -> None:
-        """This node leads no more. The connections stay, and let go of its controller's state."""
+        """Called when this node's leadership ends. The connections stay open, but their callbacks into this controller are removed."""
         self._is_over = True
         for connection in self._connections.values():
             connection.on_closed = None

@@ -1,10 +1,11 @@
-"""BrokerPartitions: which partitions a change of a broker, or a check of all of them, has to look at. An index over a ClusterState.
+"""BrokerPartitions: an index over a ClusterState that finds the partitions of a broker, and those with another leader than the preferred
+one.
 
-Each set holds at least the partitions that it is asked for, often some more: they are added as partitions change, and those that do not
-belong any more are dropped when they are looked at. So a change costs little, and nothing is ever scanned twice for it.
+Each set is a superset of the answer. A partition is added when it changes, and one that does not belong to the set any more is dropped when
+a query meets it. So a change is cheap, and no entry is dropped twice.
 
-The index begins when it is first asked, or at `begin`: a single node that never asks has none. Of the partitions that there are then,
-and of those that come by the thousand, it takes the images in when somebody asks, or piece by piece in `take_in_steps`.
+The index is built lazily: on the first query or by `begin`. A single node that never asks has none. Large additions are queued, and are
+indexed on the next query or by `take_in_steps`.
 
 Source: BrokersToIsrs, BrokersToElrs, ReplicationControlManager.imbalancedPartitions.
 """
@@ -39,7 +40,7 @@ class PartitionKey(NamedTuple):
 
 
 def directory_of(image: PartitionImage, node_id: int) -> bytes:
-    """The log directory of the partition's replica; before KIP-858 none was known."""
+    """Returns the log directory of the node's replica; records from before KIP-858 have none."""
     if node_id not in image.replicas or len(image.directories) != len(image.replicas):
         return MIGRATING_DIRECTORY
     return image.directories[image.replicas.index(node_id)]
@@ -52,25 +53,25 @@ class _Range(NamedTuple):
 
 
 class BrokerPartitions:
-    """Reads `state`; the Controller tells it of each change by `note`."""
+    """Reads `state`. The Controller calls `note` after each change."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._has_begun = False
-        self._ahead: list[_Range] = []  # not taken in yet
+        self._ahead: list[_Range] = []  # not indexed yet
         self._led: dict[int, Indexes] = {}
-        self._eligible: dict[int, Indexes] = {}  # as members of an ISR, or eligible leader replicas
+        self._eligible: dict[int, Indexes] = {}  # by node id: as a member of an ISR, or an eligible leader replica
         self._imbalanced: Indexes = {}
         self._reassigning: Indexes = {}
 
     def begin(self) -> None:
-        """Know every partition from here on."""
+        """Build the index and keep it up to date from now on."""
         if not self._has_begun:
             self._has_begun = True
             self._ahead = [_Range(topic, 0, len(topic.partitions)) for topic in self._state.topics.values()]
 
     def note(self, delta: MetadataDelta) -> None:
-        """The state has changed."""
+        """Called after the state has changed."""
         if not self._has_begun:
             return
         for topic in delta.deleted_topics:
@@ -80,12 +81,12 @@ class BrokerPartitions:
         self._ahead += [_Range(*added) for added in delta.added_partitions]
 
     def take_in_steps(self) -> Iterator[None]:
-        """Take in what is ahead, piece by piece."""
+        """Index the queued partitions in steps."""
         self.begin()
         while self._take_some():
             yield
 
-    # What it is asked for. Each answer is exact.
+    # Queries. Each answer is exact.
 
     def led_by(self, node_id: int) -> list[PartitionKey]:
         """The partitions that broker `node_id` leads; those without a leader for NO_LEADER."""
@@ -106,7 +107,7 @@ class BrokerPartitions:
         return [key for key in self._finding(self._known(self._eligible, node_id), is_eligible) if key.image.leader != node_id]
 
     def imbalanced(self) -> Iterator[PartitionKey]:
-        """The partitions that have another leader than the preferred one, or none. They may change between two of them."""
+        """The partitions whose leader is not the preferred one, or that have none. Partitions may change during the iteration."""
         self._take_all()
         return self._finding(self._imbalanced, lambda image: image.leader != image.replicas[0])
 
@@ -114,7 +115,7 @@ class BrokerPartitions:
         self._take_all()
         return list(self._finding(self._reassigning, lambda image: bool(image.adding_replicas or image.removing_replicas)))
 
-    # Inside.
+    # Internals.
 
     def _known(self, of_nodes: dict[int, Indexes], node_id: int) -> Indexes:
         self._take_all()
@@ -126,7 +127,7 @@ class BrokerPartitions:
             pass
 
     def _finding(self, indexes: Indexes, belongs: Callable[[PartitionImage], bool]) -> Iterator[PartitionKey]:
-        """The partitions in `indexes` that belong there; the others are dropped. Topics may be deleted between two of them."""
+        """Yields the partitions in `indexes` that belong there and drops the others. Topics may be deleted during the iteration."""
         for topic_id in list(indexes):
             of_topic = indexes.get(topic_id, set())
             topic = self._state.topics_by_id.get(topic_id)
@@ -140,7 +141,7 @@ class BrokerPartitions:
                     of_topic.discard(index)
 
     def _take_some(self) -> bool:
-        """Whether there may be more ahead."""
+        """Index some of the queued partitions. Returns whether there may be more."""
         if not self._ahead:
             return False
         topic, start, stop = self._ahead.pop()

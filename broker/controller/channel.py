@@ -1,7 +1,8 @@
-"""ControllerChannel: how a broker asks the active controller, wherever that is. Requests and responses are the wire's messages.
+"""ControllerChannel: the requests of a broker to the active controller, in this process or in another. Requests and responses are wire
+messages.
 
-LocalController is the one in this process; another sends the same messages to the leader of the quorum. So nothing else passes here:
-no object of the controller's, no state, no callback.
+LocalController is the implementation in this process. The other one sends the messages to the leader of the quorum. So only messages pass
+here: no object of the controller, no state, no callback.
 
 Source: org.apache.kafka.server.common.NodeToControllerChannelManager, kafka.server.ControllerApis.
 """
@@ -31,16 +32,16 @@ if TYPE_CHECKING:
 
 
 class ControllerChannel(Protocol):
-    """Each operation returns once its records are committed, or raises KafkaError for the whole request: NOT_CONTROLLER when there is
-    no active controller at the other end, or none any more; what was asked for may have happened then, or not.
+    """Each operation returns once its records are committed, or raises KafkaError for the whole request: NOT_CONTROLLER when there is no
+    active controller at the other end, or none any more. The request may or may not have been executed then.
 
-    `client` is whom the broker asks for: its principal and address, as an Envelope carries them (KIP-590). What a broker asks for itself
-    comes with it from another process only: the end of its connection says something of the broker."""
+    `client` is the client for which the broker asks: its principal and address, as an Envelope carries them (KIP-590). A broker's own
+    requests have a `client` only if they come from another process: the end of that connection is a sign of the broker's failure."""
 
     async def create_topics(
         self, request: CreateTopicsRequest, client: RequestContext | None = None, *, is_automatic: bool = False
     ) -> CreateTopicsResponse:
-        """`is_automatic`: no client asked to create the topics. They are logged by this broker, not by the controller."""
+        """`is_automatic` means that no client asked to create the topics. This broker logs them then, not the controller."""
         ...
 
     async def delete_topics(
@@ -74,7 +75,7 @@ class ControllerChannel(Protocol):
     async def update_features(self, request: UpdateFeaturesRequest, client: RequestContext) -> UpdateFeaturesResponse: ...
 
     async def ask_quorum(self, request: Any, client: RequestContext) -> Any:
-        """The response of the metadata quorum's leader: who votes (DescribeQuorum), and changes of that (AddRaftVoter, RemoveRaftVoter)."""
+        """Returns the response of the metadata quorum's leader to DescribeQuorum, AddRaftVoter or RemoveRaftVoter."""
         ...
 
     async def register_controller(self, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse: ...

@@ -37,7 +37,7 @@ PRODUCER_ID_MAX = 2**63 - 1
 
 
 def activation_records(state: ClusterState, bootstrap: Sequence[Any], min_isr: int) -> list[Any]:
-    """What a new leader of the log writes first: the end of an unfinished transaction, and a new cluster's first records.
+    """The records that a new leader of the log writes first: the end of an unfinished transaction, and a new cluster's first records.
 
     `min_isr` is the controller's own min.insync.replicas: with eligible leader replicas it is the cluster's."""
     records: list[Any] = []
@@ -52,7 +52,7 @@ def activation_records(state: ClusterState, bootstrap: Sequence[Any], min_isr: i
 
 
 def elr_safety_records(state: ClusterState, min_isr: int) -> list[ConfigRecord]:
-    """What goes before eligible leader replicas are switched on: all brokers have one min.insync.replicas (KIP-966).
+    """The records written before eligible leader replicas are enabled: they give all brokers the same min.insync.replicas (KIP-966).
 
     Source: ConfigurationControlManager.maybeGenerateElrSafetyRecords."""
     records = []
@@ -65,7 +65,7 @@ def elr_safety_records(state: ClusterState, min_isr: int) -> list[ConfigRecord]:
 
 
 def producer_id_block(state: ClusterState, *, node_id: int, broker_epoch: int) -> tuple[ProducerIdBlock, list[Any]]:
-    """The next block of producer ids and the record that hands it out. Raises KafkaError when there are no ids left."""
+    """Returns the next block of producer ids and the record that assigns it. Raises KafkaError when there are no ids left."""
     first = state.next_producer_id
     if first > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
         raise KafkaError(
@@ -78,7 +78,7 @@ def producer_id_block(state: ClusterState, *, node_id: int, broker_epoch: int) -
 def controller_registration(
     state: ClusterState, request: ControllerRegistrationRequest
 ) -> ControllerResult[ControllerRegistrationResponse]:
-    """A voter tells where it is reached and what it supports (KIP-919)."""
+    """The record of a controller's endpoints and supported features (KIP-919)."""
     from protocol.messages.controller_registration import ControllerRegistrationResponse
 
     if state.metadata_version < CONTROLLER_REGISTRATION_LEVEL:

@@ -1,7 +1,7 @@
 """The controller's decisions about configs: IncrementalAlterConfigs, AlterConfigs, and the config records of new topics. Pure.
 
-Configs take effect when their records are replayed. Which broker configs may change at run time says broker_config_rules.py. Nothing
-is known of groups and client metrics subscriptions but what is set on them.
+Configs take effect when their records are replayed. broker_config_rules.py decides which broker configs may change at run time. Groups and
+client metrics subscriptions need not exist: any name can have configs.
 
 Source: ConfigurationControlManager, ControllerConfigurationValidator, ConfigAdminManager.
 """
@@ -49,7 +49,7 @@ RESOURCE_ELEMENTS = 5
 
 
 class AlterOperation(IntEnum):
-    """What to do with a config's value (KIP-339); the last two are for lists."""
+    """The operation on a config's value (KIP-339); the last two are for lists."""
 
     SET = 0
     DELETE = 1
@@ -70,12 +70,12 @@ class ConfigControl:
     def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, *, is_direct: bool = False
     ) -> Steps[IncrementalAlterConfigsResponse]:
-        """Each resource is altered whole or not at all. `is_direct`: no broker has looked at the request, for a client sent it to the
-        controller itself. Raises KafkaError POLICY_VIOLATION for too many changes at once."""
+        """Each resource is altered completely or not at all. `is_direct` means that the client sent the request to the controller, so no
+        broker has checked it. Raises KafkaError POLICY_VIOLATION for too many changes at once."""
         return IncrementalAlterConfigsResponse(responses=(yield from self._alter_all(request, is_direct=is_direct)))
 
     def alter_configs(self, request: AlterConfigsRequest, *, is_direct: bool = False) -> Steps[AlterConfigsResponse]:
-        """The same, but the configs of a resource that are not named go back to their defaults."""
+        """As `incremental_alter_configs`, but configs of the resource that are not named are deleted."""
         return AlterConfigsResponse(responses=(yield from self._alter_all(request, is_direct=is_direct)))
 
     def _alter_all(self, request: IncrementalAlterConfigsRequest | AlterConfigsRequest, *, is_direct: bool) -> Steps[list[Any]]:
@@ -103,7 +103,7 @@ class ConfigControl:
     def _altered(
         self, resource: AlterConfigsResource | ReplacedResource, twice: Container[tuple[int, str]], *, is_direct: bool
     ) -> tuple[list[Any], AlterConfigsResourceResponse | ReplacedResourceResponse]:
-        """The records that alter the resource, and the answer for it."""
+        """Returns the records that alter the resource, and its answer."""
         kind, name = resource.resource_type, resource.resource_name
         answer_class = ReplacedResourceResponse if isinstance(resource, ReplacedResource) else AlterConfigsResourceResponse
         response = answer_class(resource_type=kind, resource_name=name, error_message=None)
@@ -111,7 +111,7 @@ class ConfigControl:
             if (kind, name) in twice:
                 raise _invalid_request("Each resource must appear at most once.")
             _check_form(resource.configs)
-            # Their names differ, so that the last of so many is beyond the first unknown one.
+            # The names differ, so among so many there is an unknown one.
             if isinstance(resource, ReplacedResource):
                 changes = self._as_changes(resource, resource.configs[: KNOWN_CONFIGS_MAX + 1])
             else:
@@ -127,7 +127,7 @@ class ConfigControl:
             return [], response
 
     def _as_changes(self, resource: ReplacedResource, configs: Sequence[ReplacedConfig]) -> AlterConfigsResource:
-        """What AlterConfigs of `configs` means, as IncrementalAlterConfigs says it."""
+        """Converts AlterConfigs of `configs` to the equal IncrementalAlterConfigs."""
         kind, name = resource.resource_type, resource.resource_name
         changes = [AlterableConfig(name=config.name, value=config.value) for config in configs]
         kept = {change.name for change in changes}
@@ -140,7 +140,7 @@ class ConfigControl:
         if self._state.features.get(ELR_FEATURE, 0) == 0:
             return records
         changed = [record for record in records if record.name == MIN_IN_SYNC_REPLICAS]
-        # Who left an ISR by the old minimum may lack records that were committed by the new one.
+        # A replica that left an ISR under the old minimum may lack records that are committed under the new one.
         return [*records, *(ClearElrRecord(topic_name=_topic_name(record)) for record in changed)]
 
     def _changes_of(self, resource: AlterConfigsResource) -> list[ConfigRecord]:
@@ -172,13 +172,14 @@ class ConfigControl:
                 raise _invalid_request(f"Node id must be an integer, but it is: {name}")
             if int(name) != self._node_id and int(name) not in self._state.brokers:
                 raise _invalid_request(f"Unexpected broker id, expected {self._node_id}, but received {name}")
-            # The state and DescribeConfigs know a broker by its id's canonical text.
+            # The state and DescribeConfigs use the canonical text of a broker's id.
             name = str(int(name))
         current = self._state.broker_overrides(name)
         changes: dict[str, str | None] = {}
         for config in resource.configs:
             value = _new_value(config, current.get(config.name), SERVER_PROPERTIES)
-            # To delete what was never set changes nothing: kafka-reassign-partitions --verify does so with the throttles of each broker.
+            # Deleting a config that is not set changes nothing. kafka-reassign-partitions --verify does so with the throttles of each
+            # broker.
             if value is not None or is_stored(config.name) or config.name in current:
                 changes[config.name] = value
         values = {key: value for key, value in changes.items() if value is not None}
@@ -197,7 +198,8 @@ class ConfigControl:
         return changed_configs(RESOURCE_BROKER, name, changes)
 
     def _check_cordoned_by_controller(self, records: Sequence[Any]) -> None:
-        """Which log directories a broker has, only it knows: here some can only be taken out. Raises KafkaError INVALID_CONFIG."""
+        """Only the broker knows its log directories, so the controller only accepts a subset of the cordoned ones. Raises KafkaError
+        INVALID_CONFIG."""
         known = SERVER_PROPERTIES[CORDONED_LOG_DIRS]
         for record in records:
             if isinstance(record, ConfigRecord) and record.name == CORDONED_LOG_DIRS and record.value is not None:
@@ -209,8 +211,8 @@ class ConfigControl:
                     raise KafkaError(ErrorCode.INVALID_CONFIG, f"{why}the current configuration value.")
 
     def _check_thread_count(self, broker: str, name: str, text: str | None) -> None:
-        """For one broker, or for all: then, as in Kafka, by what it is on the node that is asked, unless that has its own. What another
-        one's server.properties say is not known here: it counts as this node's."""
+        """Check the new number of threads of one broker, or of all. For all, the present number is this node's, as in Kafka, unless this
+        node has its own setting. Other brokers' server.properties are not known here: their number counts as this node's."""
         own_id, known = broker or str(self._node_id), SERVER_PROPERTIES[name]
         values = {each: find_stored_value(self._state, each, known) for each in (own_id, "")}
         static = self._config.value_of(name)
@@ -221,7 +223,7 @@ class ConfigControl:
         check_thread_count(name, count, present)
 
     def _alter_named(self, resource: AlterConfigsResource) -> list[ConfigRecord]:
-        """Of a group or a client metrics subscription, which need not exist."""
+        """Returns the records for a group or a client metrics subscription, which need not exist."""
         from config.client_metrics import SubscriptionError, validate_client_metrics
         from config.group import validate_group_configs
 
@@ -246,9 +248,9 @@ class ConfigControl:
 def validated_topic_configs(
     config: ServerConfig, overrides: Mapping[str, str], unchanged: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """`overrides`, all of them a topic's configs, as a dict. Raises KafkaError INVALID_CONFIG for what a topic cannot have.
+    """Returns `overrides`, all configs of one topic, as a dict. Raises KafkaError INVALID_CONFIG for a config that a topic cannot have.
 
-    `unchanged` are configs that the topic already had: those that nobody knows any more may stay.
+    `unchanged` are configs that the topic already had: unknown ones among them may stay.
     """
     kept = unchanged or {}
     checked = {name: value for name, value in overrides.items() if name in TOPIC_PROPERTIES or kept.get(name) != value}
@@ -263,7 +265,7 @@ def validated_topic_configs(
 
 
 def changed_configs(resource_type: int, resource_name: str, changes: Mapping[str, str | None]) -> list[ConfigRecord]:
-    """The records that make `changes`; a value of None takes the config away."""
+    """Returns the records of `changes`; a value of None deletes the config."""
     return [
         ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value) for name, value in changes.items()
     ]
@@ -288,7 +290,7 @@ def _check_form(configs: Sequence[AlterableConfig | ReplacedConfig]) -> None:
 
 
 def _new_value(config: AlterableConfig, current: str | None, properties: Mapping[str, Property]) -> str | None:
-    """The config's value after the operation, None where it has none of its own any more. Raises KafkaError."""
+    """Returns the config's value after the operation; None if it is deleted. Raises KafkaError."""
     operation = AlterOperation(config.config_operation)
     if operation is AlterOperation.DELETE:
         return None
@@ -298,7 +300,7 @@ def _new_value(config: AlterableConfig, current: str | None, properties: Mapping
     if known is None or known.type is not PropertyType.LIST:
         why = f"Can't {operation.name} to key {config.name} because its type is not LIST."
         if properties is SERVER_PROPERTIES:
-            # A broker looks at the change before the controller does, and among the properties of server.properties alone.
+            # In Kafka a broker checks the change before the controller does, and it knows only the properties of server.properties.
             why = f"Config value {operation.name.lower()} is not allowed for config key: {config.name}"
             if known is None:
                 why = f"Unknown config name: {config.name}"
@@ -319,7 +321,7 @@ def _new_value(config: AlterableConfig, current: str | None, properties: Mapping
 
 
 def _java_parts(text: str) -> list[str]:
-    """As Java's String.split(",") has them: without the empty ones at the end, but for a text that is empty itself."""
+    """Splits as Java's String.split(",") does: empty parts at the end are dropped, but an empty text gives one empty part."""
     parts = text.split(",")
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
@@ -327,7 +329,7 @@ def _java_parts(text: str) -> list[str]:
 
 
 def _checked_size(value: str) -> str:
-    """Appending is how a value grows beyond what a record holds."""
+    """Returns `value`. Raises KafkaError if APPEND has made it too large for a record."""
     if len(value.encode()) > VALUE_BYTES_MAX:
         why = f"The configuration value cannot be added because it exceeds the maximum value size of {VALUE_BYTES_MAX} bytes."
         raise KafkaError(ErrorCode.INVALID_CONFIG, why)
@@ -335,12 +337,12 @@ def _checked_size(value: str) -> str:
 
 
 def _topic_name(record: ConfigRecord) -> str:
-    """Whose eligible leaders a change of min.insync.replicas concerns; "" stands for all topics."""
+    """Returns the topic whose eligible leader replicas a change of min.insync.replicas affects; "" stands for all topics."""
     return record.resource_name if record.resource_type == RESOURCE_TOPIC else ""
 
 
 def _check_min_isr_with_elr(broker: str, value: str | None) -> None:
-    """With eligible leader replicas all brokers have one min.insync.replicas. Raises KafkaError INVALID_CONFIG."""
+    """With eligible leader replicas all brokers share one min.insync.replicas. Raises KafkaError INVALID_CONFIG."""
     if broker:
         why = f"Broker-level {MIN_IN_SYNC_REPLICAS} cannot be altered while ELR is enabled."
         raise KafkaError(ErrorCode.INVALID_CONFIG, why)

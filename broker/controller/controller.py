@@ -1,8 +1,8 @@
-"""The controller: its own state of the cluster, ahead of the committed one, and the pure decisions made on it.
+"""The controller: the cluster state including uncommitted records, and the pure decisions made on it.
 
-One is made when this node comes to lead the quorum, of the committed state, and thrown away when it leads no more. The state is
-replayed as soon as records are appended, so that the next operation sees them; the broker's MetadataCache follows when they are
-committed.
+It is created from the committed state when this node becomes leader of the quorum, and discarded when the leadership ends. Records are
+replayed into the state as soon as they are appended, so that the next operation sees them. The broker's MetadataCache gets them when they
+are committed.
 
 Source: QuorumController.
 """
@@ -32,9 +32,10 @@ REPLICAS_UNLIMITED = 2**31 - 1
 
 
 class Controller:
-    """Owns the controller's state. `topics`, `configs`, `brokers`, `partitions` and `elections` compute; `replay` alone changes.
+    """Owns the controller's state. `topics`, `configs`, `brokers`, `partitions` and `elections` only compute; only `replay` changes the
+    state.
 
-    What a start does not need is made, and its module imported, when it is first asked for."""
+    Parts that a start does not need are created, and their modules imported, at their first use."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class Controller:
 
     @property
     def partitions(self) -> PartitionControl:
-        """Made when the first leader proposes an ISR: a single node never does."""
+        """Created when the first leader proposes an ISR; on a single node none does."""
         if self._partitions is None:
             from broker.controller.partition_control import PartitionControl
 
@@ -98,7 +99,7 @@ class Controller:
 
     @property
     def reassignments(self) -> Reassignments:
-        """Keeps nothing of its own."""
+        """Stateless, so it is created for each request."""
         from broker.controller.reassignments import Reassignments
 
         return Reassignments(self.state, self.elections)

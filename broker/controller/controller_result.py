@@ -1,4 +1,4 @@
-"""ControllerResult: what an operation of the controller comes to, its steps, and the limit on it."""
+"""ControllerResult: the result of a controller operation; also its steps, and the limit on its records."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ others did meanwhile. One topic's records are in one step: what a crash leaves i
 
 
 class ControllerResult(NamedTuple, Generic[Response]):
-    """The records to append, together or not at all, and the answer once they are committed."""
+    """The records to append, atomically, and the answer to send when they are committed."""
 
     records: list[Any]
     response: Response
 
 
 class Pace:
-    """Tells an operation on many elements when its next step is due: after STEP_ELEMENTS."""
+    """Tells an operation on many elements when to yield: after every STEP_ELEMENTS."""
 
     __slots__ = ("_left",)
 

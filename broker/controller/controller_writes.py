@@ -1,8 +1,8 @@
-"""ControllerWrites: how the operations of an active controller get into the metadata log.
+"""ControllerWrites: appends the records of an active controller's operations to the metadata log.
 
-What an operation computes is appended at once, replayed into the controller's state, and answered when it is committed. Between
-computing and appending there is no await; long operations are computed and appended step by step, and others have their turn between
-two steps. An operation without records waits for those before it, so that no answer is ahead of the metadata cache.
+The records of an operation are appended at once and replayed into the controller's state; the operation is answered when they are
+committed. There is no await between computing and appending. Long operations are computed and appended step by step, and other operations
+run between two steps. An operation without records waits for the earlier ones, so that no answer is ahead of the metadata cache.
 
 Source: QuorumController.appendWriteEvent.
 """
@@ -40,7 +40,7 @@ class _Waiting(NamedTuple):
 
 
 class Leadership:
-    """One epoch of this node's: its controller, and the callbacks that wait for a commit, in the order of the log."""
+    """One epoch of this node's leadership: its controller, and the callbacks that wait for a commit, in the order of the log."""
 
     def __init__(self, epoch: int, controller: Controller, last_offset: int) -> None:
         self.epoch = epoch
@@ -55,7 +55,7 @@ class Leadership:
 
 
 class ControllerWrites:
-    """While this node leads, its leadership and what is appended under it."""
+    """See the module's docstring. Has a Leadership while this node leads."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
@@ -68,11 +68,12 @@ class ControllerWrites:
     # -- leadership ------------------------------------------------------------------------------------------------
 
     def begin(self, epoch: int, controller: Controller) -> None:
-        """This node leads with this controller, whose state is everything in the log."""
+        """Called when this node becomes leader, with a controller that has replayed the whole log."""
         self._leadership = Leadership(epoch, controller, self._quorum.end_offset - 1)
 
     def end(self, why: KafkaError) -> int | None:
-        """It leads no more: what waits is answered with `why`. Returns the epoch that ended, None when there was none."""
+        """Called when the leadership ends: waiting operations are answered with `why`. Returns the epoch that ended; None if there was
+        none."""
         leadership, self._leadership = self._leadership, None
         if leadership is None:
             return None
@@ -97,7 +98,7 @@ class ControllerWrites:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata quorum.")
 
     def handle_commit(self, offset: int) -> None:
-        """What is appended up to and with `offset` is committed."""
+        """Called when all records up to and including `offset` are committed."""
         leadership = self._leadership
         if leadership is None:
             return
@@ -106,7 +107,7 @@ class ControllerWrites:
             leadership.waiting.popleft().on_committed(None)
 
     async def close(self) -> None:
-        """Stop the controller's own work. Operations end with the quorum."""
+        """Stop the controller's own jobs. The operations of clients end with the quorum."""
         for task in self._own_work:
             task.cancel()
         await asyncio.gather(*self._own_work, return_exceptions=True)
@@ -114,7 +115,7 @@ class ControllerWrites:
     # -- operations ------------------------------------------------------------------------------------------------
 
     def run(self, steps: Steps[Any]) -> None:
-        """Append the records of the controller's own work, step by step, without waiting for them."""
+        """Append the records of a job of the controller itself, step by step, without waiting for the commit."""
         task = asyncio.get_running_loop().create_task(self._run_own(steps, self._leadership))
         self._own_work.add(task)
         task.add_done_callback(self._own_work.discard)
@@ -127,12 +128,13 @@ class ControllerWrites:
             logger.info("this controller's own work ends: %s", error)
 
     def append_all(self, records: Sequence[Any]) -> None:
-        """More records than one operation may have, each standing for itself."""
+        """Append more records than one operation may have. They need not be atomic."""
         for start in range(0, len(records), RECORDS_PER_OPERATION_MAX):
             self.append(records[start : start + RECORDS_PER_OPERATION_MAX], ignore_outcome)
 
     def append(self, records: Sequence[Any], on_committed: OnCommitted) -> None:
-        """Append to the log and, that done, replay into the controller's state. Without records: wait for what was appended before.
+        """Append to the log, then replay into the controller's state. Without records, `on_committed` waits for the records appended
+        before.
 
         Raises KafkaError NOT_CONTROLLER while this node does not lead, and then nothing was appended."""
         leadership = self.leadership
@@ -143,7 +145,7 @@ class ControllerWrites:
             try:
                 leadership.controller.replay(records)
             except Exception:
-                # This controller's state is no longer what the log tells; the next begins with the committed one.
+                # This controller's state has diverged from the log. The next controller begins with the committed state.
                 self._quorum.resign(leadership.epoch)
                 raise
         if leadership.last_offset <= leadership.committed_offset:
@@ -152,17 +154,17 @@ class ControllerWrites:
             leadership.waiting.append(_Waiting(leadership.last_offset, on_committed))
 
     async def append_steps(self, steps: Steps[Response], log_outcome: Callable[[Response], None] = lambda response: None) -> Response:
-        """Append each step's records; the answer when all of them are durable and replayed. Then `log_outcome` is called, whether
-        somebody waits for the answer still or not.
+        """Append each step's records. Returns the answer when all are committed and replayed, after a call of `log_outcome`, which is made
+        even if the waiting request was cancelled.
 
-        What has a few steps is done at once. Of longer operations one has a step each turn of the loop, the others wait for it."""
+        An operation of a few steps runs at once. Longer ones run one after the other, a step in each turn of the loop."""
         response = await self._step_by_step(steps)
         await self.submitted(ControllerResult([], None), lambda: log_outcome(response))
         log_outcome(response)
         return response
 
     async def append_own(self, steps: Steps[Response]) -> Response:
-        """The same for what a broker asks for itself, and for the controller's own work: it does not wait for clients' operations."""
+        """As `append_steps`, for brokers' own requests and the controller's own jobs: they do not wait for clients' operations."""
         return await self.submitted(ControllerResult([], await self._step_by_step(steps, takes_turn=False)))
 
     async def _step_by_step(self, steps: Steps[Response], *, takes_turn: bool = True) -> Response:
@@ -172,7 +174,7 @@ class ControllerWrites:
         try:
             while True:
                 if self._leadership is not leadership:
-                    # What was appended may be lost, and what is computed on the old state is of no use.
+                    # Appended records may be lost, and records computed on the old state are invalid.
                     raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node does not lead the metadata quorum any more.")
                 try:
                     records = next(steps)
@@ -192,11 +194,11 @@ class ControllerWrites:
                 self._turn.release()
 
     async def submitted(self, result: ControllerResult[Response], on_unwatched: Callable[[], object] | None = None) -> Response:
-        """The response, once its records are committed; `on_unwatched` is called then if nobody waits for it any more."""
+        """Returns the response when its records are committed. If the caller was cancelled meanwhile, `on_unwatched` is called instead."""
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def on_committed(error: KafkaError | None) -> None:
-            # The waiting request may have been cancelled with its connection; the change stands all the same.
+            # The waiting request may have been cancelled with its connection. The change is made all the same.
             if committed.done():
                 if error is None and on_unwatched is not None:
                     on_unwatched()
@@ -216,4 +218,5 @@ class ControllerWrites:
 
 
 def ignore_outcome(error: KafkaError | None) -> None:
-    """For proposals that are followed by another: they are committed in order and fail together, so the last one's outcome is enough."""
+    """The callback of all proposals of a series but the last. They are committed in order and fail together, so the last outcome is
+    enough."""

@@ -1,9 +1,9 @@
 """The log lines about the controller's decisions: elections and why, reassignments, brokers that come and go.
 
-Told when the records are appended, before they are replayed: the state is still the one they were computed on, and says why. Of
-thousands at once the first lines are written and the others counted in one. A node that is its cluster alone has no such log.
+They are written when the records are appended, before they are replayed: the state that the records were computed on tells the reason. When
+thousands change at once, the first lines are written and one line counts the others. A cluster of one node has no such log.
 
-Kafka tells the same in ReplicationControlManager and ClusterControlManager, at INFO.
+Kafka logs the same in ReplicationControlManager and ClusterControlManager, at INFO.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class DecisionLog:
         self._log = LimitedLog(logger, clock, lines_max=PARTITION_LINES_MAX, interval_ms=PARTITION_LINES_INTERVAL_MS)
 
     def note(self, records: Sequence[Any], state: ClusterState, elections: Elections) -> None:
-        """`records` are appended and about to be replayed into `state`."""
+        """Log `records`, which are appended and about to be replayed into `state`."""
         if isinstance(records, EncodedTopicRecords) or not logger.isEnabledFor(logging.INFO):
-            return  # the former: a new topic, which has a line of its own
+            return  # EncodedTopicRecords are of a new topic, which has a line of its own
         for record in records:
             if isinstance(record, PartitionChangeRecord):
                 self._note_partition(record, state, elections)
@@ -126,7 +126,7 @@ class DecisionLog:
 
 
 def _reason(record: PartitionChangeRecord, old: PartitionImage, state: ClusterState, elections: Elections) -> str:
-    """Why the partition has another leader, or none."""
+    """Returns why the partition gets another leader, or none."""
     leader = old.leader
     if leader == NO_LEADER:
         return "it had no leader"

@@ -1,4 +1,4 @@
-"""The controller's decisions about log directories: in which of them brokers have their replicas, and which have failed (KIP-858).
+"""The controller's decisions about log directories: which replica is in which directory, and which directories have failed (KIP-858).
 
 Source: ReplicationControlManager (handleAssignReplicasToDirs, handleDirectoriesOffline).
 """
@@ -26,7 +26,8 @@ from protocol.messages.stored.metadata_records import BrokerRegistrationChangeRe
 def assign_replicas(
     state: ClusterState, elections: Elections, broker: BrokerImage, request: AssignReplicasToDirsRequest
 ) -> ControllerResult[AssignReplicasToDirsResponse]:
-    """Note in which directories the broker has its replicas; it leads none that is in one that is offline, nor is in its ISR."""
+    """Record in which directories the broker has its replicas. For a replica in an offline directory, the broker loses the leadership
+    and leaves the ISR."""
     records: list[Any] = []
     directories = []
     for directory in request.directories:
@@ -70,7 +71,7 @@ def _assignment(elections: Elections, topic: TopicImage, index: int, broker: Bro
 
 
 def offline_steps(state: ClusterState, elections: Elections, broker: BrokerImage, offline: list[bytes]) -> Steps[None]:
-    """Directories of the broker have failed: others lead what it led there."""
+    """Directories of the broker have failed: other brokers become leaders of the partitions in them."""
     node_id = broker.node_id
     yield from elections.prepare()
     partitions = elections.partitions.led_by(node_id) + elections.partitions.followed_by(node_id)
@@ -80,7 +81,7 @@ def offline_steps(state: ClusterState, elections: Elections, broker: BrokerImage
         yield elections.updates(piece, gone=node_id)
     last: list[Any] = list(elections.updates(keys, gone=node_id))
     now = state.brokers.get(node_id)
-    if now is not None and now.epoch == broker.epoch:  # else it has registered anew, without them
+    if now is not None and now.epoch == broker.epoch:  # else it has registered again, without the failed directories
         left = [each for each in now.log_dirs if each not in offline]
         last.append(BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=broker.epoch, log_dirs=left))
     yield last

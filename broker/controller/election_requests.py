@@ -1,4 +1,4 @@
-"""What clients ask of elections: ElectLeaders. Computes records, in steps.
+"""ElectLeaders: elections that clients request. Computes records, in steps.
 
 Source: ReplicationControlManager.electLeaders (KIP-183, KIP-460).
 """
@@ -36,7 +36,7 @@ ELECTION_ELEMENTS = 5
 
 
 def elect_leaders(state: ClusterState, elections: Elections, request: ElectLeadersRequest) -> Steps[ElectLeadersResponse]:
-    """Of the partitions that are asked for, or of all; in the answer for all those that need no election are left out.
+    """Elect leaders for the requested partitions, or for all. The answer for all leaves out the partitions that need no election.
 
     Raises KafkaError INVALID_REQUEST for an unknown election type."""
     election = ELECTIONS.get(request.election_type)
@@ -70,7 +70,7 @@ def elect_leaders(state: ClusterState, elections: Elections, request: ElectLeade
 
 
 def _all_partitions(state: ClusterState) -> Iterator[tuple[str, Iterable[int]]]:
-    for name in list(state.topics):  # topics come and go between two steps
+    for name in list(state.topics):  # topics may be created and deleted between two steps
         topic = state.topics.get(name)
         if topic is not None:
             yield name, range(len(topic.partitions))
@@ -79,7 +79,7 @@ def _all_partitions(state: ClusterState) -> Iterator[tuple[str, Iterable[int]]]:
 def _elect(
     state: ClusterState, elections: Elections, name: str, index: int, election: Election, step: dict[tuple[str, int], Any]
 ) -> tuple[ErrorCode, str | None]:
-    """Why nobody is elected; the record of the election is put into `step`."""
+    """Append the record of the election to `step`, or return the error that prevents it."""
     topic = state.topics.get(name)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"

@@ -1,7 +1,7 @@
-"""Elections: every change of a leader or an ISR that the controller makes by itself, and those that clients ask for. Computes records.
+"""Elections: the changes of leaders and ISRs that the controller makes by itself, and the elections that clients request. Computes records.
 
-Whoever changes a partition takes a PartitionChange from here: it knows who may lead, the topic's min.insync.replicas, and whether
-eligible leader replicas are kept (KIP-966). Operations on many partitions go in steps.
+All changes of partitions begin with a PartitionChange from `Elections.change`, which has the brokers that may lead, the topic's
+min.insync.replicas, and whether eligible leader replicas are enabled (KIP-966). Operations on many partitions run in steps.
 
 Source: ReplicationControlManager (generateLeaderAndIsrUpdates, electLeaders, maybeBalancePartitionLeaders, maybeElectUncleanLeaders).
 """
@@ -42,7 +42,7 @@ over at once, 20 µs for each partition that it begins to lead."""
 
 
 class _Rules(NamedTuple):
-    """What the changes of a topic's partitions have in common."""
+    """The facts that all changes of a topic's partitions share."""
 
     topic: TopicImage
     min_isr: int
@@ -62,18 +62,20 @@ class Elections:
     # -- who may lead ----------------------------------------------------------------------------------------------
 
     def is_being_fenced(self, node_id: int) -> bool:
-        """Whether steps are going on that take everything from the broker: nothing is given to it meanwhile."""
+        """Whether the broker is being fenced, in steps. It gets no leadership meanwhile."""
         return self._being_fenced[node_id] > 0
 
     def usable_brokers(self) -> dict[int, BrokerImage]:
-        """All brokers, as new partitions see them: one whose fencing has begun counts as fenced."""
+        """Returns all brokers, for the placement of new partitions. A broker that is being fenced is shown as fenced."""
         being_fenced = [node_id for node_id, count in self._being_fenced.items() if count and node_id in self._state.brokers]
         return self._state.brokers | {node_id: self._state.brokers[node_id]._replace(is_fenced=True) for node_id in being_fenced}
 
     def acceptor(self, image: PartitionImage, *, but_not: int = NOBODY, and_also: int = NOBODY) -> Callable[[int], bool]:
-        """Says of a node whether it may lead the partition: it is active, and its replica not in a directory that is offline.
+        """Returns a function that tells whether a node may lead the partition: the broker is active, and its replica is in an online
+        directory.
 
-        `and_also` is about to be unfenced; `but_not` is about to go, as are all that are being fenced."""
+        Broker `and_also` counts as active because it is about to be unfenced. Broker `but_not`, and all that are being fenced, do not
+        count."""
         brokers = self._state.brokers
 
         def can_lead(node_id: int) -> bool:
@@ -87,7 +89,7 @@ class Elections:
     # -- one partition ---------------------------------------------------------------------------------------------
 
     def change(self, topic: TopicImage, image: PartitionImage, can_lead: Callable[[int], bool] | None = None) -> PartitionChange:
-        """A change of the partition that keeps it as it is, for the caller to set a target."""
+        """Returns a change of the partition without a target, which the caller sets."""
         return self._change(self._rules(topic), image, can_lead or self.acceptor(image))
 
     def _change(self, rules: _Rules, image: PartitionImage, can_lead: Callable[[int], bool]) -> PartitionChange:
@@ -103,7 +105,7 @@ class Elections:
         return self._state.features.get(ELR_FEATURE, 0) > 0
 
     def allows_unclean(self, topic: TopicImage) -> bool:
-        """Whether any live replica may lead where none that has every committed record is alive."""
+        """Whether an unclean election is allowed: if no live replica has every committed record, any live one may lead."""
         setting = self._setting(topic.name, UNCLEAN_ELECTION)
         return self._config.unclean_leader_election_enable if setting is None else bool(setting)
 
@@ -112,7 +114,7 @@ class Elections:
         return min(self._config.min_insync_replicas if setting is None else int(setting), len(topic.partitions[0].replicas))
 
     def _setting(self, topic: str, name: str) -> Any | None:
-        """The topic's own value over this controller's over the cluster's; None where none is set, or can be read."""
+        """Returns the topic's own value, else this controller's, else the cluster's; None if none is set, or if it cannot be parsed."""
         state = self._state
         for texts in (state.topic_overrides(topic), state.broker_overrides(self._own_name), state.broker_overrides("")):
             if name in texts:
@@ -138,16 +140,18 @@ class Elections:
     def updates(
         self, keys: Iterable[PartitionKey], *, gone: int = NOBODY, is_unclean: bool = False, back: int = NOBODY
     ) -> list[PartitionChangeRecord]:
-        """What becomes of the partitions when broker `gone` leaves their ISR, or `back` may lead; those where nothing does are left out.
+        """Returns the changes of the partitions when broker `gone` leaves their ISRs, or when `back` may lead. Partitions without a change
+        are left out.
 
-        `is_unclean`: the broker has lost its last records with its machine, so it is no eligible leader either."""
+        `is_unclean` means that the broker was not stopped cleanly and may have lost its last records: it is not an eligible leader
+        replica any more either."""
         records = []
         rules: _Rules | None = None
         election = Election.ONLINE
         for topic, index in keys:
             if rules is None or rules.topic is not topic:
                 if self._state.topics_by_id.get(topic.topic_id) is not topic:
-                    continue  # deleted since
+                    continue  # deleted meanwhile
                 rules = self._rules(topic)
                 election = Election.UNCLEAN if self.allows_unclean(topic) else Election.ONLINE
             image = topic.partitions[index]
@@ -160,7 +164,7 @@ class Elections:
             if back != NOBODY:
                 change.renews_leader_epoch = image.leader == back
                 if image.leader_recovery_state == RECOVERING and image.replicas == (back,):
-                    # After an unclean election a leader first brings its followers in line; here there are none.
+                    # After an unclean election the leader first recovers its followers. Here it has none.
                     change.leader_recovery_state = RECOVERED
             record = change.build(topic.topic_id, index)
             if record is not None:
@@ -168,10 +172,10 @@ class Elections:
         return records
 
     def fence_broker(self, node_id: int, finish: Callable[[int], Sequence[Any]], *, is_unclean: bool = False) -> Steps[None]:
-        """Others take over what the broker leads, and it leaves the ISRs. Partitions that it leads come first.
+        """Elect other leaders for the broker's partitions and remove it from the ISRs. Partitions that it leads come first.
 
-        `finish` gives the records that end it, given how many there are before them in the same batch: a controller that dies in the
-        middle leaves a broker that its successor sends away again."""
+        `finish` returns the records that end the fencing; it gets the number of records before them in the same batch. If the controller
+        dies in the middle, its successor fences the broker again."""
         self._being_fenced[node_id] += 1
         try:
             yield from self.prepare()
@@ -188,14 +192,14 @@ class Elections:
             self._being_fenced[node_id] -= 1
 
     def unfence_broker(self, node_id: int, unfencing: Any) -> Steps[None]:
-        """The broker, which the record `unfencing` unfences, leads where nobody does and it can."""
+        """Unfence the broker by the record `unfencing`, and elect it where there is no leader and it may lead."""
         yield from self._unfence(node_id, unfencing, self.partitions.leaderless())
 
     def unfence_only_broker(self, node_id: int, unfencing: Any) -> Steps[None]:
-        """The same for the only broker there is, which leads as before: nobody took anything over when it went.
+        """As `unfence_broker`, for the only broker of a cluster. It leads as before, because no other broker became leader meanwhile.
 
-        The leader epoch grows even where the leader stays the same: consumers tell by it that records may have been lost with a
-        machine that lost its power (KIP-320)."""
+        The leader epoch is bumped even if the leader stays the same. By it, consumers notice that a power cut may have lost records
+        (KIP-320)."""
         keys = [PartitionKey(topic, index) for topic in self._state.topics.values() for index in range(len(topic.partitions))]
         yield from self._unfence(node_id, unfencing, keys)
 
@@ -204,17 +208,17 @@ class Elections:
         for start in range(CHANGES_AT_ONCE, len(keys), CHANGES_AT_ONCE):
             broker = self._state.brokers.get(node_id)
             if broker is None or not broker.is_active:
-                return  # fenced again between two steps, or about to go
+                return  # fenced again between two steps, or about to be
             yield self.updates(keys[start : start + CHANGES_AT_ONCE], back=node_id)
 
     # -- of itself, now and then -----------------------------------------------------------------------------------
 
     def balance(self) -> Steps[None]:
-        """Preferred replicas lead again where they can (auto.leader.rebalance.enable)."""
+        """Elect preferred replicas where they can lead (auto.leader.rebalance.enable)."""
         yield from self._elect_in_steps(self.partitions.imbalanced, Election.PREFERRED)
 
     def elect_unclean(self) -> Steps[None]:
-        """Replicas that may lack committed records lead where nobody does and the topic's configuration allows it."""
+        """Elect replicas that may lack committed records, for partitions without a leader whose topic's config allows it."""
         yield from self._elect_in_steps(
             lambda: (key for key in self.partitions.leaderless() if self.allows_unclean(key.topic)), Election.UNCLEAN
         )
@@ -238,7 +242,7 @@ class Elections:
 
 
 def default_directory(broker: BrokerImage) -> bytes:
-    """Where the broker puts a new replica: with one log directory it has no choice."""
+    """Returns the directory in which the broker will put a new replica: known if it has only one."""
     log_dirs = broker.log_dirs
     if not log_dirs:
         return MIGRATING_DIRECTORY

@@ -40,7 +40,7 @@ class UpgradeType(IntEnum):
 
 
 class KRaftVersions(Protocol):
-    """The quorum, as far as kraft.version goes."""
+    """The part of the quorum that is about kraft.version."""
 
     @property
     def kraft_version(self) -> int: ...
@@ -49,12 +49,13 @@ class KRaftVersions(Protocol):
     def voter_ids(self) -> Sequence[int]: ...
 
     def upgrade_kraft_version(self, epoch: int, level: int, *, is_validated_only: bool) -> None:
-        """KafkaError if it cannot be; what is appended is committed before any later proposal is."""
+        """Append the upgrade; it is committed before any later proposal. Raises KafkaError if the upgrade is refused."""
         ...
 
 
 class FeatureControl:
-    """Reads `state`, never changes it. `min_insync_replicas` is this node's setting, for the cluster that begins to use ELR."""
+    """Reads `state`, never changes it. `min_insync_replicas` is this node's setting, which becomes the cluster's when eligible leader
+    replicas are enabled."""
 
     def __init__(self, state: ClusterState, node_id: int, min_insync_replicas: int) -> None:
         self._state = state
@@ -64,7 +65,7 @@ class FeatureControl:
     def update(
         self, request: UpdateFeaturesRequest, version: int, quorum: KRaftVersions, epoch: int
     ) -> ControllerResult[UpdateFeaturesResponse]:
-        """All updates or none. `version` is the request's."""
+        """Make all updates or none. `version` is the request's."""
         updates = {update.feature: update for update in request.feature_updates}
         levels = {**self._state.features, **{name: update.max_version_level for name, update in updates.items()}}
         levels.setdefault(METADATA_VERSION_FEATURE, self._state.metadata_version)
@@ -72,11 +73,11 @@ class FeatureControl:
         try:
             for update in updates.values():
                 records += self._update(update, levels, quorum)
-            # Last, because it takes effect when it is appended.
+            # Last, because an upgrade takes effect when it is appended.
             kraft = updates.get(KRAFT_VERSION_FEATURE)
             if kraft is not None and kraft.max_version_level > quorum.kraft_version:
                 quorum.upgrade_kraft_version(epoch, kraft.max_version_level, is_validated_only=request.validate_only)
-                records.append(NoOpRecord())  # whose commit the answer waits for
+                records.append(NoOpRecord())  # the answer waits for its commit
         except KafkaError as error:
             return ControllerResult([], UpdateFeaturesResponse(error_code=error.code, error_message=f"{FAILED_TOGETHER}{error.message}"))
         if levels.get(ELR_FEATURE) and ELR_FEATURE in updates:
@@ -121,7 +122,7 @@ class FeatureControl:
         return self._state.metadata_version if name == METADATA_VERSION_FEATURE else self._state.features.get(name, 0)
 
     def _reasons_against(self, name: str, level: int, quorum: KRaftVersions) -> Iterator[str]:
-        """Of each node that does not support the level, which."""
+        """Yields a text for each node that does not support the level."""
         yield from _reason(level, f"Local controller {self._node_id}", SUPPORTED.get(name, NOT_SUPPORTED))
         for broker in self._state.brokers.values():
             registered = [] if broker.registration is None else broker.registration.features
@@ -148,7 +149,7 @@ def _reason(level: int, who: str, supported: tuple[int, int]) -> Iterator[str]:
 
 
 def _range_text(lowest: int, highest: int) -> str:
-    """As VersionRange.toString."""
+    """Formats a range as VersionRange.toString does."""
     return str(lowest) if lowest == highest else f"{lowest}-{highest}"
 
 

@@ -1,7 +1,8 @@
-"""BrokerHeartbeats: which brokers live, as the active controller hears of them. In memory only: a new controller gives all a new session.
+"""BrokerHeartbeats: the sessions of the brokers at the active controller. In memory only: a new controller gives every broker a new
+session.
 
-A session counts the time in which the controller could hear: what this process lost (a busy loop, a stopped machine) is added to
-every session, so that no broker is fenced because the controller itself was paused.
+Time that this process lost (a busy loop, a stopped machine) is added to every session, so that no broker is fenced because the controller
+itself was paused.
 
 Source: org.apache.kafka.controller.BrokerHeartbeatManager, BrokerHeartbeatTracker.
 """
@@ -44,7 +45,7 @@ class BrokerHeartbeats:
         self._sessions[node_id] = _Session(epoch, now_ms)
 
     def inherit(self, node_id: int, epoch: int, now_ms: int) -> None:
-        """A new controller gives a session to a broker that it has not heard of itself."""
+        """Give a session to a broker that a new controller has not heard from yet."""
         self._sessions[node_id] = _Session(epoch, now_ms, is_inherited=True)
 
     def note_contact(self, node_id: int, epoch: int, metadata_offset: int, now_ms: int) -> None:
@@ -62,7 +63,7 @@ class BrokerHeartbeats:
             session.is_disconnected = True
 
     def last_contact_ms(self, node_id: int) -> int | None:
-        """When the broker was heard of; None without a session."""
+        """Returns when the broker's last heartbeat arrived; None without a session."""
         session = self._sessions.get(node_id)
         return None if session is None else session.last_contact_ms
 
@@ -70,19 +71,20 @@ class BrokerHeartbeats:
         self._sessions.pop(node_id, None)
 
     def has_session(self, node_id: int, epoch: int, now_ms: int) -> bool:
-        """Whether that incarnation may still live: a new one is refused meanwhile."""
+        """Whether that incarnation may still be alive: a new one is refused as long as it is."""
         session = self._sessions.get(node_id)
         if session is None or session.epoch != epoch or session.is_disconnected:
             return False
         return node_id == self._embedded_id or now_ms - session.last_contact_ms < self._timeout_ms
 
     def is_inherited(self, node_id: int) -> bool:
-        """Whether the broker's session comes from an earlier controller: this one has heard nothing of it."""
+        """Whether the broker's session is from `inherit`: this controller has not heard from it."""
         session = self._sessions.get(node_id)
         return session is not None and session.is_inherited
 
     def begin_shutdown(self, node_id: int, offset: int) -> None:
-        """The last record that moves its leaderships is at `offset`: it may go once every broker that is active knows of it."""
+        """Begin the broker's controlled shutdown. The last record that moves its leaderships is at `offset`; the broker may stop once
+        every active broker has read that."""
         session = self._sessions.get(node_id)
         if session is not None and session.shutdown_offset is None:
             session.shutdown_offset = offset
@@ -92,7 +94,7 @@ class BrokerHeartbeats:
         return session is not None and session.shutdown_offset is not None
 
     def may_shut_down(self, node_id: int, active: Iterable[int]) -> bool:
-        """Whether all `active` brokers know who has taken over from broker `node_id`, which is shutting down."""
+        """Whether all `active` brokers have read which brokers took over from broker `node_id`, which is shutting down."""
         shutdown_offset = self._sessions[node_id].shutdown_offset
         assert shutdown_offset is not None
         return all(shutdown_offset <= self._metadata_offset(each) for each in active if each != node_id)
@@ -102,7 +104,7 @@ class BrokerHeartbeats:
         return NO_OFFSET if session is None else session.metadata_offset
 
     def find_expired(self, now_ms: int) -> list[int]:
-        """The brokers whose sessions have ended."""
+        """Returns the brokers whose sessions have timed out."""
         passed_ms = now_ms - self._checked_ms
         self._checked_ms = now_ms
         if passed_ms > PAUSE_FACTOR * self.check_interval_ms:

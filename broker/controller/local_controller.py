@@ -1,8 +1,9 @@
 """LocalController: the controller in this process, behind the ControllerChannel.
 
-There is a controller while this node leads the quorum: it begins with the committed state and what a new leader has to write, and is
-thrown away with the leadership, when all that waits is answered NOT_CONTROLLER. Every operation computes on the controller's state
-and is appended and answered by ControllerWrites, once it is committed, which the MetadataCache hears of first.
+A Controller exists while this node leads the quorum. It begins with the committed state and writes the records that a new leader has to
+write. When the leadership ends, it is discarded and all waiting operations are answered with NOT_CONTROLLER. An operation computes on the
+controller's state; ControllerWrites appends its records and answers it when they are committed. The MetadataCache is updated before the
+answer.
 
 Source: kafka.server.ControllerApis, QuorumController.
 """
@@ -61,8 +62,9 @@ ADD_RAFT_VOTER_KEY = 80
 class LocalController:
     """Satisfies ControllerChannel, and QuorumListener, to be registered behind the MetadataPublisher.
 
-    `make_controller` makes one of the committed state; `bootstrap` reads what a new cluster's log begins with. `is_alone`: no
-    other broker can reach this node. `listener_name` is where the others are probed, if `prove` is given, and asked, if `ask` is."""
+    `make_controller` creates a Controller from the committed state. `bootstrap` reads the first records of a new cluster's log.
+    `is_alone` means that no other broker can reach this node. Other brokers are probed (with `prove`) and asked (with `ask`) at their
+    listener `listener_name`."""
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class LocalController:
         self._ask = ask
         self._writes = ControllerWrites(quorum)
         self._broker_failure_watch: BrokerFailureWatch | None = None  # while this node leads, unless it is alone
-        self._silence_reports: SilenceReports | None = None  # the same, where `ask` is given
+        self._silence_reports: SilenceReports | None = None  # the same, if `ask` is given
         self._quorum = quorum
         self._node_id = node_id
         self._changes = ChangeLog(clock)
@@ -109,7 +111,7 @@ class LocalController:
             self._writes.begin(epoch, self._make_controller())
             try:
                 self._begin()
-            except KafkaError as error:  # it leads no more; the next leader change says so too
+            except KafkaError as error:  # the leadership has ended; the next leader change says so too
                 self._step_down(error)
 
     def _begin(self) -> None:
@@ -131,7 +133,7 @@ class LocalController:
         self._periodic.begin()
 
     def fail(self, error: Exception) -> None:
-        """The metadata log has failed: nothing more will be committed here."""
+        """Called when the metadata log has failed: nothing more will be committed here."""
         self._step_down(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log cannot be written."))
 
     def _step_down(self, why: KafkaError) -> None:
@@ -162,13 +164,14 @@ class LocalController:
         return self._writes.leadership.controller
 
     async def wait_first_records_committed(self) -> None:
-        """Returns once what a new leader has to write is committed: of a new cluster, which features it has. At once elsewhere."""
+        """Returns when the first records of a new leader are committed; for a new cluster these include its features. Returns at once on
+        other nodes."""
         if self.is_active:
             await self._writes.submitted(ControllerResult([], None))
 
     # -- ControllerChannel -----------------------------------------------------------------------------------------
 
-    # What clients ask for. `client` is who asked, for the log.
+    # Requests of clients. `client` is for the log.
 
     async def create_topics(
         self, request: CreateTopicsRequest, client: RequestContext | None = None, *, is_automatic: bool = False
@@ -252,13 +255,13 @@ class LocalController:
         answer = self._quorum.handle_request(request, client.api_version, client.connection.listener.name)
         return await _outcome_of(answer)
 
-    # What a node asks for itself.
+    # Requests of brokers and controllers.
 
     async def register_controller(self, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
         return await self._writes.submitted(controller_registration(self._active.state, request))
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-        """A block of producer ids that nobody else has or will have."""
+        """Returns a block of producer ids that is assigned to nobody else."""
         controller = self._active
         broker = controller.brokers.checked(request.broker_id, request.broker_epoch)
         block, records = producer_id_block(controller.state, node_id=broker.node_id, broker_epoch=broker.epoch)
@@ -272,7 +275,7 @@ class LocalController:
 
     async def broker_heartbeat(self, request: BrokerHeartbeatRequest, client: RequestContext | None = None) -> BrokerHeartbeatResponse:
         steps = self._active.brokers.heartbeat(request, self._next_offset, self._clock.monotonic_ms())
-        # The contact is noted already: if the connection has ended meanwhile, the end comes after it.
+        # After the contact was recorded: if the connection has ended meanwhile, its end has to come after the contact.
         self._note_connection(request.broker_id, request.broker_epoch, client)
         if self._silence_reports is not None:
             self._silence_reports.note(request.broker_id, request.silent_brokers)
@@ -290,8 +293,8 @@ class LocalController:
     # -- fencing ---------------------------------------------------------------------------------------------------
 
     def _watch_sessions(self) -> None:
-        """Look for brokers that are silent, again and again as long as this node leads. Also while no broker has a session: those that
-        are fenced come back by heartbeats."""
+        """Check the sessions periodically as long as this node leads, also while no broker has a session: fenced brokers come back by
+        heartbeats."""
         self._session_check = None
         if not self.is_active:
             return
@@ -349,7 +352,7 @@ class LocalController:
             self._broker_failure_watch.note_connection(node_id, epoch, client.connection)
 
     async def close(self) -> None:
-        """Stop the periodic work. Operations end with the quorum."""
+        """Stop the periodic jobs. Operations end with the quorum."""
         if self._session_check is not None:
             self._session_check.cancel()
         if self._periodic is not None:
@@ -358,7 +361,7 @@ class LocalController:
 
     @contextmanager
     def _logging_refusal(self, what: str, client: RequestContext | None) -> Iterator[None]:
-        """Log it when the controller refuses a request as a whole."""
+        """Log a refusal of the whole request."""
         try:
             yield
         except KafkaError as error:

@@ -12,7 +12,7 @@ from protocol.errors import ErrorCode, KafkaError
 
 
 def check_assignment(brokers: Mapping[int, BrokerImage], replicas: Sequence[int], replication_factor: int | None, partition: int) -> None:
-    """Raises KafkaError INVALID_REPLICA_ASSIGNMENT for a manual assignment that cannot be."""
+    """Raises KafkaError INVALID_REPLICA_ASSIGNMENT for an impossible manual assignment."""
     check_replicas(brokers, replicas)
     if replication_factor is not None and len(replicas) != replication_factor:
         why = (
@@ -26,7 +26,7 @@ def check_assignment(brokers: Mapping[int, BrokerImage], replicas: Sequence[int]
 
 
 def check_replicas(brokers: Mapping[int, BrokerImage], replicas: Sequence[int]) -> None:
-    """Raises KafkaError INVALID_REPLICA_ASSIGNMENT for none, for a broker twice and for one that is not registered."""
+    """Raises KafkaError INVALID_REPLICA_ASSIGNMENT for an empty list, for a duplicate broker and for an unregistered one."""
     prefix = "The manual partition assignment includes "
     if not replicas:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{prefix}an empty replica list.")
@@ -45,5 +45,5 @@ def check_replicas(brokers: Mapping[int, BrokerImage], replicas: Sequence[int]) 
 
 
 def active(brokers: Mapping[int, BrokerImage], replicas: Iterable[int]) -> list[int]:
-    """Those of the replicas that can lead or be in an ISR."""
+    """Returns those of the replicas that can lead or be in an ISR."""
     return [replica for replica in replicas if brokers[replica].is_active]

@@ -1,7 +1,7 @@
-"""PartitionChange: what the record says that takes one partition from its registration to a target. Pure.
+"""PartitionChange: builds the record that changes one partition from its registration to a target. Pure.
 
-It elects a leader where the present one cannot stay, completes a reassignment whose new replicas are all in the ISR, and keeps the
-eligible leader replicas (KIP-966).
+It elects a leader if the present one cannot stay, completes a reassignment whose new replicas are all in the ISR, and updates the eligible
+leader replicas (KIP-966).
 
 Source: org.apache.kafka.controller.PartitionChangeBuilder, PartitionReassignmentReplicas.
 """
@@ -25,7 +25,7 @@ from protocol.messages.stored.metadata_records import PartitionChangeRecord
 
 
 class Election(Enum):
-    """Whom to elect where the leader cannot stay."""
+    """Which replica to elect if the leader cannot stay."""
 
     PREFERRED = "the first replica wherever it may lead"
     ONLINE = "only a replica that has every committed record"
@@ -56,11 +56,11 @@ class _Elected(NamedTuple):
 
 
 class PartitionChange:
-    """The target: what is not set stays as it is in `image`. Used once, by `build`.
+    """The target: fields that are not set stay as in `image`. `build` is called once.
 
-    `can_lead` says of a node whether it is alive and its replica in a directory that is online. `min_isr` is the effective
-    min.insync.replicas; it is looked at with `is_elr_enabled` alone. `directories` are those of replicas that moved, and
-    `default_directory` says where a broker puts a new replica. `renews_leader_epoch`: also if the leader stays."""
+    `can_lead` tells whether a node is alive and its replica in an online directory. `min_isr` is the effective min.insync.replicas; it
+    is used only with `is_elr_enabled`. `directories` has the directories of replicas that moved; `default_directory` returns the
+    directory in which a broker puts a new replica. `renews_leader_epoch` bumps the leader epoch even if the leader stays."""
 
     __slots__ = (
         "_elr",
@@ -106,14 +106,14 @@ class PartitionChange:
         self._elr = list(image.eligible_leader_replicas)
 
     def build(self, topic_id: bytes, index: int) -> PartitionChangeRecord | None:
-        """The record; None where nothing changes."""
+        """Returns the record; None if nothing changes."""
         record = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
         image = self.image
         self._maybe_complete_reassignment()
         self._find_eligible_leaders()
         self._elect(record)
         if record.leader == NO_LEADER_CHANGE and not set(image.replicas) <= set(self.replicas):
-            record.leader = image.leader  # with a new leader epoch nobody takes a removed replica for one any more
+            record.leader = image.leader  # a new leader epoch, so that a removed replica is not taken for a replica
         self._note_eligible_leaders(record)
         if record.isr is None and (self.isr or self.is_elr_enabled) and self.isr != list(image.isr):
             record.isr = self.isr
@@ -126,7 +126,7 @@ class PartitionChange:
     # -- reassignment --------------------------------------------------------------------------------------------------
 
     def _maybe_complete_reassignment(self) -> None:
-        """Once the ISR holds every replica that is to stay, those that are to go are dropped."""
+        """Once the ISR has every replica of the target, drop the replicas to be removed."""
         if not self.adding_replicas and not self.removing_replicas:
             return
         isr = [node_id for node_id in self.isr if node_id not in self.removing_replicas]
@@ -140,7 +140,7 @@ class PartitionChange:
         if self.replicas != list(image.replicas):
             record.replicas = self.replicas
         if self.directories or record.replicas is not None:
-            before = image.directories or (MIGRATING_DIRECTORY,) * len(image.replicas)  # from before KIP-858
+            before = image.directories or (MIGRATING_DIRECTORY,) * len(image.replicas)  # a record from before KIP-858
             known = dict(zip(image.replicas, before, strict=False)) | self.directories
             after = [known[node_id] if node_id in known else self.default_directory(node_id) for node_id in self.replicas]
             if after != list(before):
@@ -163,7 +163,7 @@ class PartitionChange:
             self.isr = [elected.node_id]
             self._elr.remove(elected.node_id)
         elif elected.is_unclean:
-            # The others may have records that it lacks: they come back into the ISR once they have its log.
+            # The other replicas may have records that it lacks. They return to the ISR once they have its log.
             record.isr = [elected.node_id]
             if self.image.leader_recovery_state != RECOVERING:
                 record.leader_recovery_state = RECOVERING
@@ -196,7 +196,8 @@ class PartitionChange:
     # -- eligible leader replicas (KIP-966) ----------------------------------------------------------------------------
 
     def _find_eligible_leaders(self) -> None:
-        """Who leaves an ISR that is too small for the high watermark to move has every committed record still."""
+        """A replica that leaves an ISR of fewer than min.insync.replicas still has every committed record: the high watermark cannot
+        move then."""
         if not self.is_elr_enabled:
             return
         if len(self.isr) >= self.min_isr:
@@ -207,7 +208,7 @@ class PartitionChange:
 
     def _note_eligible_leaders(self, record: PartitionChangeRecord) -> None:
         if record.isr is not None or not self.is_elr_enabled:
-            self._elr = []  # an unclean election: they may have what the new leader lacks
+            self._elr = []  # an unclean election: they may have records that the new leader lacks
         if self._elr != list(self.image.eligible_leader_replicas):
             record.eligible_leader_replicas = self._elr
 

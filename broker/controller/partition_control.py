@@ -1,6 +1,6 @@
 """The controller's decisions about the ISRs that leaders propose: AlterPartition (KIP-497, KIP-841, KIP-903). Computes records, in steps.
 
-Every check is ReplicationControlManager.validateAlterPartitionData's, in its order: the error decides what the broker does next.
+The checks are those of ReplicationControlManager.validateAlterPartitionData, in its order: the error decides what the broker does next.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class PartitionControl:
         self._brokers = brokers
 
     def alter_partition(self, request: AlterPartitionRequest, log: LimitedLog | None = None) -> Steps[AlterPartitionResponse]:
-        """The records of the proposals that stand, and the answer to each; refusals are told to `log`. Raises KafkaError
-        STALE_BROKER_EPOCH, also when the broker has registered anew meanwhile."""
+        """Yields the records of the accepted proposals and returns the answers; refusals are written to `log`. Raises KafkaError
+        STALE_BROKER_EPOCH, also when the broker has registered again meanwhile."""
         self._brokers.checked(request.broker_id, request.broker_epoch)
         response = AlterPartitionResponse(topics=[])
         step: list[Any] = []
@@ -103,7 +103,7 @@ class PartitionControl:
             if record.leader == image.leader:
                 leader_epoch += 1
             elif record.leader != NO_LEADER_CHANGE:
-                # The reassignment that this ISR completes takes the leadership away: newer metadata says to whom.
+                # This ISR completes a reassignment, which gives the leadership to another broker. Newer metadata tells to which.
                 return _refusal(index, ErrorCode.NEW_LEADER_ELECTED)
         return AlterPartitionResponsePartitionData(
             partition_index=index,
@@ -123,7 +123,7 @@ class PartitionControl:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition"
         image = topic.partitions[asked.partition_index]
         if asked.leader_epoch > image.leader_epoch or asked.partition_epoch > image.partition_epoch:
-            # The leader is ahead of us, so another controller made it that: it has to look for that one.
+            # The leader has a newer epoch, which another controller must have given it. It has to find that controller.
             return ErrorCode.NOT_CONTROLLER, f"its epochs are newer than {image.leader_epoch} and {image.partition_epoch}"
         if asked.leader_epoch < image.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {image.leader_epoch}, not {asked.leader_epoch}"

@@ -1,7 +1,7 @@
-"""PeriodicElections: what an active controller does for leaders by itself, now and then.
+"""PeriodicElections: the elections that an active controller makes periodically.
 
-Preferred replicas lead again (auto.leader.rebalance.enable, leader.imbalance.check.interval.seconds), and where nobody leads an unclean
-election is tried (unclean.leader.election.interval.ms). The only broker of a cluster has nothing to gain from either.
+Preferred replicas are elected (auto.leader.rebalance.enable, leader.imbalance.check.interval.seconds), and unclean elections are tried for
+partitions without a leader (unclean.leader.election.interval.ms). A cluster of one broker needs neither.
 
 Source: QuorumController.registerElectPreferred, registerElectUnclean.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PeriodicElections:
-    """One epoch of this node's leadership. Owner: LocalController, whose `run` appends what steps yield."""
+    """One epoch of this node's leadership. Owner: LocalController, whose `run` appends the records that steps yield."""
 
     def __init__(self, controller: Controller, clock: Clock, run: Callable[[Steps[Any]], None]) -> None:
         self._controller = controller

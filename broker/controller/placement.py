@@ -1,8 +1,8 @@
-"""Where new partitions' replicas go: spread over racks first, then over brokers, starting at a random place. Pure.
+"""Places the replicas of new partitions: they are spread over racks first, then over brokers, from a random start. Pure.
 
-Each partition's replicas start one rack further than the last one's, and within a rack one broker further, so that leaders are
-spread too. Fenced brokers are used only as followers, and only where a rack has no unfenced broker left. Those that shut down are not
-used, nor those all of whose log directories are cordoned (KIP-1066).
+Each partition's replicas start one rack further than the last one's, and within a rack one broker further, so that leaders are spread too.
+Fenced brokers are used only as followers, and only where a rack has no unfenced broker left. Brokers that are shutting down are not used,
+nor brokers with all log directories cordoned (KIP-1066).
 
 Source: org.apache.kafka.metadata.placement.StripedReplicaPlacer.
 """
@@ -19,7 +19,8 @@ from protocol.errors import ErrorCode, KafkaError
 def place_replicas(
     brokers: Iterable[BrokerImage], *, partitions_count: int, replication_factor: int, random_source: random.Random
 ) -> Iterator[list[int]]:
-    """The replicas of each new partition, its preferred leader first. KafkaError INVALID_REPLICATION_FACTOR, at once, if it cannot be."""
+    """Yields the replicas of each new partition, the preferred leader first. The call raises KafkaError INVALID_REPLICATION_FACTOR if
+    there are too few brokers."""
     racks = _RackList(brokers, random_source)
     if replication_factor <= 0:
         raise _refusal(f"Invalid replication factor {replication_factor}: the replication factor must be positive.")
@@ -84,7 +85,7 @@ class _RackList:
         self.unfenced_count = 0
         for broker in brokers:
             if broker.is_in_controlled_shutdown and not broker.is_fenced:
-                continue  # it is about to go; once it has gone, it is fenced, and may come back
+                continue  # it is shutting down; once it has stopped, it is fenced and may come back
             if not broker.may_get_replicas:
                 continue
             rack = self._racks.setdefault(broker.rack, _Rack())
@@ -101,7 +102,7 @@ class _RackList:
 
     def place(self, replication_factor: int) -> list[int]:
         if self._round == self.unfenced_count and self.unfenced_count > 1:
-            # As many partitions as unfenced brokers were placed: shuffle, or the same assignments would come again.
+            # As many partitions were placed as there are unfenced brokers. Shuffle, so that the same assignments do not repeat.
             self._shuffle()
             self._round = 0
         self._offset %= len(self._names)
@@ -111,7 +112,7 @@ class _RackList:
         while len(replicas) < replication_factor:
             broker = None
             if rack_index == leader_rack:
-                # The leader's rack has had its turn; from its second turn on it takes part like any other.
+                # The leader has had its rack's first turn. From its second turn on the rack takes part like the others.
                 leader_rack = -1
             else:
                 broker = self._racks[self._names[rack_index]].next(self._round)
@@ -123,7 +124,7 @@ class _RackList:
         return replicas
 
     def _place_leader(self) -> tuple[int, int]:
-        """The first rack from the current one on that has an unfenced broker, and that broker. There is one."""
+        """Returns the first rack, from the current one on, that has an unfenced broker, and that broker. There always is one."""
         for step in range(len(self._names)):
             index = (self._offset + step) % len(self._names)
             broker = self._racks[self._names[index]].unfenced.next(self._round)

@@ -1,8 +1,8 @@
 """The controller's decisions about moves of replicas between brokers: begin one, cancel one, list them. Computes records, in steps.
 
-A reassignment goes in three stages. A record adds the new replicas to the partition's, and notes which are being added and which are to be
-removed. The new ones catch up and the leader takes them into the ISR (AlterPartition). Once the ISR has all that stay, the record of that
-change drops those to be removed: PartitionChange does it, whoever makes the change.
+A reassignment goes in three stages. First, a record adds the new replicas to the partition's, and lists those being added and those to be
+removed. Then the new ones catch up, and the leader adds them to the ISR (AlterPartition). Once the ISR has every replica of the target,
+PartitionChange drops those to be removed, in the same record.
 
 Source: ReplicationControlManager (alterPartitionReassignments, listPartitionReassignments), PartitionReassignmentReplicas,
 PartitionReassignmentRevert (KIP-455, KIP-860).
@@ -43,7 +43,7 @@ CHANGES_TOGETHER_MAX = 1_000
 
 
 class _Change:
-    """One partition's part of a request: its record, computed on `image`, or what `result` says."""
+    """One partition of a request: its record, computed on `image`, or the error in `result`."""
 
     __slots__ = ("allows_change", "asked", "image", "record", "result", "topic")
 
@@ -57,7 +57,7 @@ class _Change:
 
 
 class _Together:
-    """Changes that are to be appended in one batch, computed while the brokers were as they are when it is made."""
+    """Changes to be appended in one batch, and the state of the brokers on which they were computed."""
 
     def __init__(self, elections: Elections) -> None:
         self.brokers = elections.usable_brokers()
@@ -74,11 +74,11 @@ class Reassignments:
     # -- beginning and cancelling ----------------------------------------------------------------------------------
 
     def alter(self, request: AlterPartitionReassignmentsRequest) -> Steps[AlterPartitionReassignmentsResponse]:
-        """Each partition's move begins, is changed, is cancelled (replicas are null) or is refused on its own.
+        """Begin, change or cancel (null replicas) the reassignment of each partition. Each is accepted or refused separately.
 
-        Up to CHANGES_TOGETHER_MAX are one batch: a crash leaves all of them or none. They are computed in steps that append nothing, and
-        what others changed meanwhile is computed anew in the step that appends them. Raises KafkaError POLICY_VIOLATION for too many
-        at once. Kafka appends any number together."""
+        Up to CHANGES_TOGETHER_MAX are one batch: a crash leaves all of them or none. They are computed in steps without records. The
+        step that appends them computes those again whose partition changed meanwhile. Raises KafkaError POLICY_VIOLATION for too many at
+        once. Kafka appends any number together."""
         check_partitions_count(request.topics)
         if not request.topics:
             return AlterPartitionReassignmentsResponse()  # QuorumController answers the defaults: no null, but an empty message
@@ -108,7 +108,7 @@ class Reassignments:
         return response
 
     def _compute(self, together: _Together, change: _Change, *, is_anew: bool = False) -> None:
-        """Put the change's record, or why there is none, where they belong."""
+        """Compute the change's record, or set the error in its result."""
         result, replicas = change.result, change.asked.replicas
         try:
             if is_anew and replicas is not None and self._find(change.topic, change.asked.partition_index) is not None:
@@ -122,7 +122,7 @@ class Reassignments:
             together.changes.append(change)
 
     def _records(self, together: _Together) -> list[PartitionChangeRecord]:
-        """The records, as they are right now."""
+        """Returns the records, computed on the present state."""
         is_fresh = together.brokers == self._elections.usable_brokers()
         standing = _Together(self._elections)
         for change in together.changes:
@@ -131,7 +131,7 @@ class Reassignments:
             if is_fresh and topic is not None and topic.partitions[change.asked.partition_index] is change.image:
                 standing.changes.append(change)
             else:
-                self._compute(standing, change, is_anew=True)  # its topic may be gone, or be another one of that name
+                self._compute(standing, change, is_anew=True)  # its topic may be deleted, or be a new one of that name
         return [change.record for change in standing.changes if change.record is not None]
 
     def _alter(self, name: str, asked: ReassignablePartition, *, allows_change: bool) -> PartitionChangeRecord | None:
@@ -153,7 +153,7 @@ class Reassignments:
         adding = sorted(set(target) - set(image.replicas))
         change = self._elections.change(topic, image)
         change.replicas = [*target, *removing]
-        # What an earlier reassignment of the partition adds or removes stays noted where this one has nothing of the kind, as in Kafka.
+        # If this reassignment adds (or removes) no replica, the adding (or removing) replicas of an earlier one stay recorded, as in Kafka.
         if removing:
             change.removing_replicas = removing
         if adding:
@@ -161,7 +161,7 @@ class Reassignments:
         return change.build(topic.topic_id, index)
 
     def _cancel(self, topic: TopicImage, index: int) -> PartitionChangeRecord | None:
-        """The replicas are again what they were: those being added go, those to be removed stay."""
+        """Restore the replicas of before the reassignment: those being added are dropped, those to be removed stay."""
         image = topic.partitions[index]
         if not is_reassigning(image):
             raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
@@ -184,7 +184,7 @@ class Reassignments:
     # -- listing ---------------------------------------------------------------------------------------------------
 
     def list(self, request: ListPartitionReassignmentsRequest) -> Steps[ListPartitionReassignmentsResponse]:
-        """The reassignments that go on, of the partitions that are asked for, or of all. What does not exist is left out."""
+        """Returns the ongoing reassignments, of the requested partitions or of all. Unknown partitions are left out."""
         asked: Iterable[tuple[str, list[int]]]
         if request.topics is None:
             yield from self._elections.prepare()

@@ -1,7 +1,7 @@
-"""SilenceReports: the active controller fences a broker that answers nobody, without waiting for broker.session.timeout.ms.
+"""SilenceReports: lets the active controller fence a broker that answers nobody, without waiting for broker.session.timeout.ms.
 
-Every broker tells who is silent to it. If all that ask a broker say so, and they are two at least, the controller asks it too; if it does
-not answer either, nor sends a heartbeat meanwhile, it is fenced. No counterpart in Kafka.
+Every broker reports the brokers that do not answer its requests. If all brokers that ask a certain one report it, and they are at least
+two, the controller asks it too. If it neither answers nor sends a heartbeat meanwhile, it is fenced. No counterpart in Kafka.
 
 Source: docs/architecture.md, "When a process is silent".
 """
@@ -49,13 +49,13 @@ class SilenceReports:
         self._clock = clock
         self._node_id = node_id
         self._listener_name = listener_name
-        self._silent_to: dict[int, frozenset[int]] = {}  # by who says it, in the last heartbeat
-        self._asked: set[int] = set()  # whose answer is waited for
+        self._silent_to: dict[int, frozenset[int]] = {}  # by reporter, from its last heartbeat
+        self._asked: set[int] = set()  # brokers whose answer the controller waits for
         self._not_before_ms: dict[int, int] = {}
         self._is_over = False
 
     def note(self, reporter_id: int, silent: Collection[int]) -> None:
-        """What the heartbeat of a broker says: these do not answer it."""
+        """Record the silent brokers that a broker's heartbeat reports."""
         if not silent and reporter_id not in self._silent_to:
             return
         self._silent_to[reporter_id] = frozenset(silent)
@@ -63,7 +63,7 @@ class SilenceReports:
             self._maybe_ask(node_id)
 
     def end(self) -> None:
-        """This node leads no more."""
+        """Called when this node's leadership ends."""
         self._is_over = True
 
     def _maybe_ask(self, node_id: int) -> None:
@@ -93,7 +93,7 @@ class SilenceReports:
         self._fence(node_id)
 
     def _is_silent_to_all(self, broker: BrokerImage) -> bool:
-        """Whether everyone that asks the broker has no answer. Not where a node takes part that knows nothing of all this."""
+        """Whether every broker that asks this one reports it. False if a node takes part that does not make such reports."""
         node_id = broker.node_id
         if broker.is_fenced or node_id == self._node_id:
             return False

@@ -1,6 +1,6 @@
 """The controller's decisions about topics: create, delete, add partitions. Pure: state and request in, records and response out.
 
-Nothing here changes the state; the records do when they are replayed. The checks come in Kafka's order, with Kafka's words.
+Only the replay of the records changes the state. The checks have Kafka's order and Kafka's messages.
 
 Source: ReplicationControlManager and ControllerApis.
 """
@@ -62,8 +62,8 @@ Brokers = Mapping[int, BrokerImage]
 class TopicControl:
     """Computes the records of topic operations. Reads `state`, never changes it; `random_source` places replicas and draws ids.
 
-    `replicas_max` is how many replicas the broker in this process, `node_id`, has descriptors for: one client's topics must not leave it
-    without any. Other brokers are not bound by it."""
+    `replicas_max` is the number of replicas for which the broker in this process, `node_id`, has file descriptors: one client's topics
+    must not use up all of them. Other brokers are not limited by it."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class TopicControl:
 
     def create_topics(self, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
         """Raises KafkaError POLICY_VIOLATION when the request asks for too much at once; other errors are in the response."""
-        # Before any topic is looked at, as in Kafka since 4.0: a request for too much says nothing about its topics.
+        # Before any topic is checked, as in Kafka since 4.0: a request for too many has no errors of single topics.
         check_records_count(sum(map(self.partitions_asked_for, request.topics)))
         duplicates = find_duplicates(request.topics, attrgetter("name"))
         once = [topic for topic in request.topics if topic.name not in duplicates]
@@ -115,7 +115,7 @@ class TopicControl:
         pace = Pace()
         for topic_id, name in doomed.items():
             topic = self._state.topics_by_id.get(topic_id)
-            if topic is None:  # somebody else deleted it meanwhile
+            if topic is None:  # deleted meanwhile
                 why = "This server does not host this topic-partition."
                 results.append(failed_deletion(name, topic_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why))
                 continue
@@ -148,9 +148,9 @@ class TopicControl:
         *,
         is_validated_only: bool,
     ) -> Steps[list[Result]]:
-        """The records of one topic after the other, many small ones to a step, and each topic's answer.
+        """Compute the records of each topic, many small ones to a step, and each topic's answer.
 
-        Where computing a topic's records `takes_steps`, those before it are appended first, and its own have a step to themselves."""
+        If computing a topic's records `takes_steps`, earlier records are appended first, and its own have a step to themselves."""
         results: list[Result] = []
         step: list[Any] = []
         pace = Pace()
@@ -176,10 +176,10 @@ class TopicControl:
         yield step
         return results
 
-    # Limits. A request is refused whole, before its first step is appended.
+    # Limits. A request over them is refused as a whole, before its first step is appended.
 
     def partitions_asked_for(self, topic: CreatableTopic) -> int:
-        """How many partitions the topic gets if it is not refused."""
+        """Returns how many partitions the topic gets if it is not refused."""
         default = self._config.num_partitions
         return len(topic.assignments) or (default if topic.num_partitions == USE_DEFAULT else max(topic.num_partitions, 0))
 
@@ -187,11 +187,11 @@ class TopicControl:
         return 1 + len(topic.configs) + self.partitions_asked_for(topic)
 
     def _fits_if_all_are_accepted(self, records_count: int) -> bool:
-        """Whether so many records of all topics are within the limits, even if none of them is refused."""
+        """Whether `records_count`, the records of all topics if none is refused, is within the limits."""
         return records_count <= RECORDS_PER_OPERATION_MAX and self._state.partitions_count + records_count <= self._replicas_max
 
     def _check_fits(self, topics: list[Topic], compute: Compute[Topic, Any]) -> Steps[None]:
-        """Raises KafkaError POLICY_VIOLATION when the topics that are not refused are too much."""
+        """Raises KafkaError POLICY_VIOLATION when the topics that are not refused exceed the limits."""
         count = 0
         pace = Pace()
         for topic in topics:
@@ -206,7 +206,8 @@ class TopicControl:
                 yield []
 
     def _takes_steps(self, topic: CreatableTopic) -> bool:
-        """Whether others have their turns while its records are computed: those of topics before it have to be appended first."""
+        """Whether its records are computed in steps, between which other operations run. Records of earlier topics have to be appended
+        first then."""
         return self.partitions_asked_for(topic) > PARTITIONS_AT_ONCE
 
     def _create_topic(self, topic: CreatableTopic, records_count: int) -> Steps[tuple[Sequence[Any], CreatableTopicResult]]:
@@ -214,7 +215,7 @@ class TopicControl:
         while True:
             brokers = self._elections.usable_brokers()
             records, result = yield from self._creation(topic, records_count, brokers)
-            # Others may have had their turns.
+            # Other operations may have run meanwhile.
             self._check_name(topic.name)
             self._check_partitions_count(records_count + result.num_partitions)
             if self._elections.usable_brokers() == brokers:
@@ -298,7 +299,7 @@ class TopicControl:
     def _place(
         self, partitions_count: int, replication_factor: int, records_count: int, brokers: Brokers, prefix: str = ""
     ) -> Steps[list[list[int]]]:
-        """`prefix` begins a refusal for want of brokers, which Kafka says of new topics alone."""
+        """`prefix` begins the message of a refusal for lack of brokers; Kafka has it only for new topics."""
         check_records_count(records_count + partitions_count)
         try:
             placed = place_replicas(
@@ -368,7 +369,7 @@ class TopicControl:
             image = self._state.topics.get(topic.name)
             topic_id, first = (ZERO_UUID, 0) if image is None else (image.topic_id, len(image.partitions))
             records = yield from self._addition(topic, records_count, brokers)
-            # Others may have had their turns.
+            # Other operations may have run meanwhile.
             self._check_partitions_count(records_count + len(records))
             image = self._state.topics.get(topic.name)
             is_same = image is not None and image.topic_id == topic_id and len(image.partitions) == first

@@ -1,4 +1,4 @@
-"""Which topics a request means: duplicates, and DeleteTopics' names and ids. Pure.
+"""The topics that a request names: duplicates, and DeleteTopics' names and ids. Pure.
 
 Source: ControllerApis.
 """
@@ -16,7 +16,7 @@ from protocol.uuids import ZERO_UUID
 
 
 def find_duplicates(elements: Iterable[Any], identity: Callable[[Any], Any]) -> dict[Any, None]:
-    """What identifies more than one of the elements, in order: the keys of what is returned. 0.1 µs an element."""
+    """Returns the identities that more than one of the elements have, in order, as the keys of a dict."""
     seen: set[Any] = set()
     duplicates: dict[Any, None] = {}
     for value in map(identity, elements):
@@ -32,7 +32,7 @@ def check_partitions_count(topics: Iterable[Any]) -> None:
 
 
 def topics_to_delete(state: ClusterState, request: DeleteTopicsRequest, results: list[DeletableTopicResult]) -> dict[bytes, str]:
-    """The topics that the request names, by id. What it names wrongly is answered in `results`."""
+    """Returns the topics that the request names, by id. Wrong names and ids are answered in `results`."""
 
     def refuse(name: str | None, topic_id: bytes, code: ErrorCode, why: str) -> None:
         results.append(failed_deletion(name, topic_id, code, why))
