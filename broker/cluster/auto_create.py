@@ -1,6 +1,6 @@
-"""AutoTopicCreator: topics that come to be because a client asked for their metadata, or a coordinator for its own topic.
+"""AutoTopicCreator: creates missing topics when a client asks for their metadata, and the internal topics of coordinators.
 
-The asking request is answered at once with "unknown", and the client asks again. Names on their way are kept, so that a thousand
+The request is answered at once with "unknown", and the client asks again. The names of topics being created are kept, so that a thousand
 impatient clients cause one creation.
 
 Source: kafka.server.AutoTopicCreationManager.
@@ -37,7 +37,7 @@ REPLICATION_FACTOR_PROPERTIES = {
 
 
 class TopicCreator(Protocol):
-    """The part of the ControllerClient that this needs."""
+    """The part of the ControllerClient that AutoTopicCreator uses."""
 
     @property
     def alive_brokers_count(self) -> int: ...
@@ -46,19 +46,19 @@ class TopicCreator(Protocol):
 
 
 class AutoTopicCreator:
-    """Owns the names of topics on their way. Creations begin in slices of the loop's time, 0.3 to 0.6 ms each."""
+    """Owns the names of topics being created. Creations begin in slices of the loop's time; each takes 0.3 to 0.6 ms."""
 
     def __init__(self, creator: TopicCreator, config: ServerConfig, changes: ChangeLog, clock: Clock) -> None:
         self._creator = creator
         self._config = config
         self._changes = changes
         self._replication_log = LimitedLog(logger, clock, lines_max=1, tells_omitted=False)
-        self._in_flight: set[str] = set()  # those that wait for their turn as well
+        self._in_flight: set[str] = set()  # those that wait for their turn too
         self._waiting: deque[tuple[str, RequestContext | None]] = deque()
         self._beginning = LoopJob(clock, self._begin_waiting)
 
     def create(self, names: Sequence[str], client: RequestContext | None = None) -> dict[str, ErrorCode]:
-        """Begin to create `names`; returns the error that says so for each: unknown as yet, or no topic name at all.
+        """Begin to create `names`. Returns the error to answer for each: the topic is unknown so far, or the name is invalid.
 
         `client` asked for their metadata; None for a coordinator's own topic.
         """
@@ -71,7 +71,7 @@ class AutoTopicCreator:
             if name not in self._in_flight and len(self._in_flight) < IN_FLIGHT_MAX:
                 self._in_flight.add(name)
                 if client is None:
-                    self._waiting.appendleft((name, None))  # groups wait for it, and no client may put thousands before it
+                    self._waiting.appendleft((name, None))  # first: groups wait for it, and clients' topics may be thousands
                 else:
                     self._waiting.append((name, client))
         if self._waiting:
@@ -85,7 +85,7 @@ class AutoTopicCreator:
 
     def _begin_waiting(self) -> Generator[None, None, None]:
         while self._waiting:
-            # One request each: one that cannot be created must not keep the others from it.
+            # One request for each topic, so that one that cannot be created does not stop the others.
             self._begin(*self._waiting.popleft())
             yield
 
@@ -111,7 +111,7 @@ class AutoTopicCreator:
             self._changes.topic_not_created(name, error, result.error_message, client, how)
 
     def _log_replication_factor(self, topic: CreatableTopic) -> None:
-        """Log what to change: clients retry forever, and see nothing but "not available"."""
+        """Log which setting to change: clients retry forever and see only "not available"."""
         key = REPLICATION_FACTOR_PROPERTIES.get(topic.name, "default.replication.factor")
         is_default = key not in REPLICATION_FACTOR_PROPERTIES.values()
         count = self._creator.alive_brokers_count

@@ -1,7 +1,8 @@
-"""BrokerLifecycle: this broker as the controller sees it: registered, unfenced by heartbeats, and gone with a word at a clean stop.
+"""BrokerLifecycle: registers this broker with the controller, sends its heartbeats, and announces a clean stop.
 
-Everything goes through the ControllerChannel, as Kafka's messages. At a start: BrokerRegistration; AssignReplicasToDirs for replicas
-that are not where the metadata says; BrokerHeartbeat until it is unfenced, which elects it. Then a heartbeat an interval.
+Everything goes through the ControllerChannel, as Kafka's messages. At a start: BrokerRegistration; AssignReplicasToDirs for replicas that
+are not in the directory that the metadata says; BrokerHeartbeat until the broker is unfenced, which elects it. Then it sends one heartbeat
+per interval.
 
 Source: org.apache.kafka.server.BrokerLifecycleManager, AssignmentsManager.
 """
@@ -46,15 +47,15 @@ SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL":
 
 
 class LocalReplicas(NamedTuple):
-    """Where a broker's replicas are: `directory_ids` of the log directory of each (topic, index) that has a log in a directory
-    which is online, those of all such directories, and whether others are offline, in which a log may be that was not found."""
+    """Where a broker's replicas are. `directory_ids` has the log directory of each (topic, index) with a log in an online directory. The
+    other fields are the ids of all online directories, and whether there are offline ones, which may hold logs that were not found."""
 
     directory_ids: Mapping[tuple[str, int], bytes]
     online_ids: Collection[bytes]
     has_offline_directories: bool
 
     def find_directory(self, key: tuple[str, int], known: bytes) -> bytes:
-        """Where the replica is, if it was in `known` when the metadata was written; LOST_DIRECTORY when it is offline."""
+        """Returns the id of the replica's directory, which is `known` in the metadata; LOST_DIRECTORY if it is offline."""
         found = self.directory_ids.get(key)
         if found is not None:
             return found
@@ -62,14 +63,14 @@ class LocalReplicas(NamedTuple):
             return LOST_DIRECTORY
         if known in self.online_ids or known in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY):
             return known
-        return UNASSIGNED_DIRECTORY  # the directory is none of this broker's any more: the replica is made anew
+        return UNASSIGNED_DIRECTORY  # the directory is not this broker's any more: the replica is created again
 
 
 class BrokerLifecycle:
-    """Owner: client_server.py. `metadata_offset()` is the last offset of the metadata log that this broker has heard of; `is_alone`:
-    nobody else votes in its quorum. `on_untold_directory` is called when the controller could not be told of a failed log directory for
-    log.dir.failure.timeout.ms: it takes the replicas in it for alive, and elects nobody else. `notices_silence`: `report_silent` will be
-    called."""
+    """Owner: client_server.py. `metadata_offset()` returns the last offset of the metadata log that this broker has read. `is_alone`
+    means that its quorum has no other voter. `on_untold_directory` is called when a failed log directory could not be reported to the
+    controller for log.dir.failure.timeout.ms: the controller takes its replicas for alive and elects no others. `notices_silence` means
+    that `report_silent` will be called."""
 
     def __init__(
         self,
@@ -93,15 +94,15 @@ class BrokerLifecycle:
         self._silent_brokers: list[int] = []
         self._on_untold_directory = on_untold_directory
         self._epoch = -1
-        self._request: BrokerRegistrationRequest | None = None  # what this broker is registered by
+        self._request: BrokerRegistrationRequest | None = None  # the last registration
         self._offline_log_dirs: list[bytes] = []
-        self._untold_log_dirs: dict[bytes, Timer] = {}  # those of them that the controller has not heard of, and until when it must have
+        self._untold_log_dirs: dict[bytes, Timer] = {}  # failed directories not yet reported, and the timers of their reports
         self._cordoned_log_dirs: list[bytes] = []
         self._timer: Timer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_unregistered = False  # by somebody, while it lives
+        self._is_unregistered = False  # by an operator, while this broker runs
         self._registration_turn = asyncio.Lock()
-        self._is_awaited = False  # by another broker that shuts down
+        self._is_awaited = False  # by another broker that is shutting down
         self._is_closed = False
         self._assignments: DirectoryAssignments | None = None
 
@@ -119,9 +120,9 @@ class BrokerLifecycle:
     ) -> None:
         """Returns when this broker is unfenced and elected, and the cache shows it.
 
-        `endpoints` are the advertised listeners for clients, `log_dirs` the ids of the online log directories, `replicas` what is in
-        them, `previous_epoch` the one of the last clean stop, `cordoned_log_dirs` as cordon_directories takes them. Raises KafkaError
-        when the controller refuses this broker."""
+        `endpoints` are the advertised listeners for clients, `log_dirs` the ids of the online log directories, `replicas` the replicas
+        in them, `previous_epoch` the broker epoch of the last clean stop, `cordoned_log_dirs` as cordon_directories takes them. Raises
+        KafkaError when the controller refuses this broker."""
         self._cordoned_log_dirs = sorted(cordoned_log_dirs)
         self._request = self._registration(incarnation_id, endpoints, log_dirs, previous_epoch)
         self._epoch = await self._register(self._request)
@@ -134,7 +135,8 @@ class BrokerLifecycle:
         self._metadata.subscribe(self._note_brokers)
 
     async def _register(self, request: BrokerRegistrationRequest) -> int:
-        """The broker's epoch. Tries again while there is no controller, or while the last incarnation's session has not ended."""
+        """Returns the broker's epoch. Tries again while there is no controller, or while the session of its last incarnation has not
+        ended."""
         deadline_ms = self._clock.monotonic_ms() + self._config.initial_broker_registration_timeout_ms
         told: ErrorCode | None = None
         while True:
@@ -154,7 +156,7 @@ class BrokerLifecycle:
         metadata = self._metadata
         ranges = registered_ranges(notices_silence=self._notices_silence)
         if self._is_alone:
-            # A node that takes over from Kafka lives with what was finalized there: clients are not told of it.
+            # A node that takes over from Kafka accepts the features that were finalized there, but does not advertise them to clients.
             ranges |= {name: (0, level) for name, level in metadata.state.features.items() if name not in SUPPORTED}
         features = [Feature(name=name, min_supported_version=low, max_supported_version=high) for name, (low, high) in ranges.items()]
         return BrokerRegistrationRequest(
@@ -174,7 +176,7 @@ class BrokerLifecycle:
         )
 
     def _misplaced(self, replicas: LocalReplicas) -> dict[ReplicaKey, bytes]:
-        """The replicas that are in other directories than the metadata says, each with its directory."""
+        """Returns the replicas that are in other directories than the metadata says, each with its directory."""
         misplaced: dict[ReplicaKey, bytes] = {}
         node_id = self._metadata.node_id
         for topic in self._metadata.topics.values():
@@ -188,15 +190,15 @@ class BrokerLifecycle:
 
     async def _assign(self, directories: Mapping[ReplicaKey, bytes]) -> None:
         if directories:
-            from broker.cluster.directory_assignments import request_of  # few starts need it
+            from broker.cluster.directory_assignments import request_of  # late: few starts need it
 
             await self._channel.assign_replicas_to_dirs(request_of(directories, self._metadata.node_id, self._epoch))
 
     # -- while it runs ---------------------------------------------------------------------------------------------
 
     def lose_directory(self, directory_id: bytes, lost: Iterable[tuple[str, int]]) -> None:
-        """A log directory has failed, with the `lost` replicas in it (topic and index): this broker leads none of them until the
-        directory is back. Without waiting."""
+        """A log directory has failed, with the `lost` replicas in it (topic and index): this broker must lead none of them until the
+        directory is back. Does not wait."""
         self._offline_log_dirs.append(directory_id)
         if not self._is_closed:
             timer = self._clock.call_later(self._config.log_dir_failure_timeout_ms, self._on_untold_directory)
@@ -205,36 +207,37 @@ class BrokerLifecycle:
         self._begin({(topic.topic_id, index): LOST_DIRECTORY for topic, index in found if topic is not None})
 
     def cordon_directories(self, directory_ids: Iterable[bytes]) -> None:
-        """These log directories, and no others, are to get no new replicas; the controller hears of it at once (KIP-1066). Where the
-        finalized metadata.version does not know of it yet, it hears once that has been raised. Without waiting."""
+        """Report that exactly these log directories are cordoned, that is, get no new replicas (KIP-1066). If the finalized
+        metadata.version is too low, they are reported when it is raised. Does not wait."""
         cordoned = sorted(directory_ids)
         if cordoned != self._cordoned_log_dirs:
             self._cordoned_log_dirs = cordoned
             self._begin({})
 
     def assign_directory(self, topic_id: bytes, index: int, directory_id: bytes, on_accepted: Callable[[], None] | None = None) -> None:
-        """As DirectoryAssignments.assign. Without waiting."""
+        """As DirectoryAssignments.assign. Does not wait."""
         if self._is_closed:
             return
         if self._assignments is None:
-            from broker.cluster.directory_assignments import DirectoryAssignments  # few brokers have several log directories
+            from broker.cluster.directory_assignments import DirectoryAssignments  # late: few brokers have several log directories
 
             self._assignments = DirectoryAssignments(self._channel, self._metadata, self._clock, lambda: self._epoch)
         self._assignments.assign((topic_id, index), directory_id, on_accepted)
 
     def report_silent(self, node_ids: Collection[int]) -> None:
-        """These brokers, and no others, do not answer this one; the controller hears of it at once, and in every heartbeat."""
+        """Report that exactly these brokers do not answer this one: to the controller at once, and in every heartbeat."""
         self._silent_brokers = sorted(node_ids)
         self._begin({})
 
     def _beat(self) -> None:
-        if not self._tasks:  # else the last one was not answered yet
+        if not self._tasks:  # else the last heartbeat is still unanswered
             self._begin({})
         interval_ms = AWAITED_INTERVAL_MS if self._is_awaited else self._config.broker_heartbeat_interval_ms
         self._timer = self._clock.call_later(interval_ms, self._beat)
 
     def _note_brokers(self, delta: MetadataDelta) -> None:
-        """A broker that begins to shut down waits for this one's heartbeat; and one that was unregistered while it lives registers anew."""
+        """Send a heartbeat at once when another broker begins to shut down, because it waits for that. Register again if this broker was
+        unregistered while it runs."""
         was_awaited = self._is_awaited
         if not delta.changed_brokers or self._is_closed:
             return
@@ -266,22 +269,22 @@ class BrokerLifecycle:
             await self._send_heartbeat()
         except KafkaError as error:
             logger.warning("the controller cannot be told of this broker: %s", error)
-            # The next heartbeat tells of the directory again, but not of replicas that the controller believes to be elsewhere.
+            # The next heartbeat reports the directory again, but not the replicas that the controller believes to be elsewhere.
             for (topic_id, index), directory_id in lost.items():
                 self.assign_directory(topic_id, index, directory_id)
 
     async def _register_anew(self) -> None:
-        """Register again after somebody has unregistered this broker, which still runs; Kafka's brokers are of no use then until their
-        next start. The previous epoch tells the controller that this broker has lost no data since."""
+        """Register again after an operator has unregistered this running broker. A Kafka broker has to be restarted then. The previous
+        epoch tells the controller that this broker has lost no data."""
         request = self._request
         assert request is not None, "the broker was not started"
         async with self._registration_turn:
             if not self._is_unregistered:
-                return  # another task was faster
+                return  # another task has done it
             logger.warning("this broker was unregistered, and registers anew: a broker is to be stopped before it is unregistered")
             request.previous_broker_epoch = self._epoch
             request.log_dirs = [each for each in request.log_dirs if each not in self._offline_log_dirs]
-            self._is_unregistered = False  # now, not after the answer: it may be unregistered again before that comes
+            self._is_unregistered = False  # now, not after the answer: before that it may be unregistered again
             try:
                 self._epoch = await self._register(request)
             except KafkaError:
@@ -315,7 +318,7 @@ class BrokerLifecycle:
     # -- the stop --------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Hand leaderships over where others can take them, then stop. Stops also if the controller does not answer. Once is enough."""
+        """Give up leaderships to brokers that can take them, then stop, even if the controller does not answer. Later calls do nothing."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -1,9 +1,9 @@
-"""Which cluster the other nodes of the quorum belong to, by their own word: DescribeCluster, sent to their controller listeners (KIP-919).
+"""Asks the other nodes of the quorum for their cluster id, by DescribeCluster at their controller listeners (KIP-919).
 
-A node whose log directories have another cluster's id can take no part in the quorum: each of its requests is answered
-INCONSISTENT_CLUSTER_ID. Kafka logs an error for each answer and asks on, until initial.broker.registration.timeout.ms ends its broker. Here
-the node ends with one line as soon as a majority of the voters names one and the same other id. Nothing less ends it: the wrong one may be
-another node, which answers the same to this one.
+A node whose log directories have another cluster's id cannot take part in the quorum: all its requests are answered with
+INCONSISTENT_CLUSTER_ID. Kafka logs an error for each answer and continues, until initial.broker.registration.timeout.ms ends its broker.
+Here the node stops with one log line when a majority of the voters reports the same other id. A majority is needed because a single answer
+does not tell which of the two nodes is wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ASK_AGAIN_MS = 5_000
 
 
 async def ask_cluster_ids(connections: PeerConnections, addresses: Iterable[Address]) -> dict[Address, str]:
-    """The cluster ids that these controller listeners tell; those that do not answer in time are left out."""
+    """Returns the cluster ids that these controller listeners report. Those that do not answer in time are left out."""
     asked = dict.fromkeys(addresses)
     answers = await asyncio.gather(*(_ask(connections, address) for address in asked))
     return {address: cluster_id for address, cluster_id in zip(asked, answers, strict=True) if cluster_id}
@@ -48,8 +48,8 @@ async def _ask(connections: PeerConnections, address: Address) -> str:
 class ClusterIdCheck:
     """Finds out whether this node belongs to another cluster than the quorum. Owner: QuorumServer.
 
-    `find_voters` tells where the other voters are, and how many voters there are with this node; `ask` is as ask_cluster_ids;
-    `on_other_cluster` hears, once, why this node cannot go on.
+    `find_voters` returns the addresses of the other voters, and the number of voters including this node. `ask` is as ask_cluster_ids.
+    `on_other_cluster` is called once, with the reason why this node has to stop.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ClusterIdCheck:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """A voter has answered INCONSISTENT_CLUSTER_ID. Does nothing while a check is under way."""
+        """Called when a voter has answered INCONSISTENT_CLUSTER_ID. Does nothing while a check is running."""
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._check())
 
@@ -79,7 +79,7 @@ class ClusterIdCheck:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _check(self) -> None:
-        """Returns once no voter tells another id, or this node has to end."""
+        """Returns when no voter reports another id, or when this node has to stop."""
         while True:
             addresses, voters_count = self._find_voters()
             told = await self._ask(addresses)
@@ -105,9 +105,9 @@ class ClusterIdCheck:
 
 
 def how_to_format(addresses: Iterable[Address], told: Mapping[Address, str], *, is_automatic: bool, words: str) -> str:
-    """What an operator does with directories that are not formatted where other nodes of the quorum are named: at `addresses`, of which
-    those in `told` have said which cluster they belong to. `is_automatic`: the start would format them if it knew the cluster's id.
-    `words` are options of the format command."""
+    """Returns advice for an operator whose directories are not formatted although the config names other nodes of the quorum.
+    `addresses` are those nodes; `told` has the cluster ids of those that answered. `is_automatic` means that the start would format the
+    directories if it knew the cluster id. `words` are options of the format command."""
     ids = sorted(set(told.values()))
     named = ids[0] if len(ids) == 1 else "CLUSTER_ID"
     formatting = f"run `barnabas format -t {named}{words}` with the same --config and --override"

@@ -1,4 +1,4 @@
-"""ControllerClient: what this broker's handlers ask of the controller, and what they need of it without waiting.
+"""ControllerClient: the controller's operations for this broker's handlers, some awaited, some started without waiting.
 
 It knows the controller only as a channel, and the cluster only from the MetadataCache.
 """
@@ -49,11 +49,11 @@ class ControllerClient:
 
     @property
     def alive_brokers_count(self) -> int:
-        """How many brokers can take a replica."""
+        """How many brokers can get a replica."""
         return sum(not broker.is_fenced for broker in self._metadata.brokers.values())
 
     async def allocate_producer_ids(self) -> ProducerIdBlock:
-        """A block of producer ids that no other broker has or will have."""
+        """Returns a block of producer ids that is assigned to no other broker."""
         epoch = self._metadata.broker_epoch
         if epoch < 0:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The broker is not registered yet.")
@@ -68,13 +68,13 @@ class ControllerClient:
         return self._auto_creator.create(names, client)
 
     def ensure_internal_topic(self, name: str) -> None:
-        """Begin to create an internal topic unless it is there or on its way; its coordinator answers "not available" meanwhile."""
+        """Begin to create an internal topic unless it exists or is being created. Its coordinator answers "not available" meanwhile."""
         if name not in self._metadata.topics:
             self._auto_creator.create([name])
 
     def prepare_internal_topic(self, name: str, brokers_count: int) -> None:
-        """As `ensure_internal_topic`, but nobody waits for it: not before so many brokers are unfenced. While fewer are, it would be
-        refused, or have all its leaders on the first that came."""
+        """As `ensure_internal_topic`, but it waits until `brokers_count` brokers are unfenced, because no request needs the topic yet.
+        With fewer brokers the creation would be refused, or all leaders would be on the first brokers."""
         is_begun = False
 
         def look(delta: MetadataDelta) -> None:
@@ -95,7 +95,7 @@ class ControllerClient:
         try:
             response = await self._channel.create_topics(request, is_automatic=True)
         except KafkaError as error:
-            on_done(error)  # held by no variable that stays: the traceback holds this frame, and the cycle would stay for long
+            on_done(error)  # not kept in a variable: the traceback holds this frame, which would be a cycle
         else:
             on_done(response)
 

@@ -1,6 +1,7 @@
-"""ControllerRegistrar: tells the active controller of this node's controller: where it is reached, and what it supports (KIP-919).
+"""ControllerRegistrar: registers this node's controller with the active controller: its endpoints and supported features (KIP-919).
 
-Once for each start, without making the start wait. Clients find the controllers by it, and UpdateFeatures finds what they support.
+It does so once for each start, without making the start wait. Clients find the controllers by these records, and UpdateFeatures checks
+their features.
 
 Source: kafka.server.ControllerRegistrationManager.
 """
@@ -26,7 +27,7 @@ RETRY_MS = 500
 
 
 def advertised_endpoints(config: ServerConfig, ports: Mapping[str, int]) -> list[Endpoint]:
-    """Where others reach the controller listeners, which listen on `ports`."""
+    """Returns the advertised endpoints of the controller listeners, which listen on `ports`."""
     advertised = {endpoint.listener_name: endpoint for endpoint in (*config.listeners, *config.advertised_listeners)}
     found = (advertised[listener.listener_name] for listener in config.controller_listeners)
     return [each._replace(host=each.host or "localhost", port=each.port or ports[each.listener_name]) for each in found]

@@ -1,9 +1,9 @@
-"""ControllerRoute: the ControllerChannel of a broker in a cluster. It asks the leader of the metadata quorum, whichever node that is.
+"""ControllerRoute: the ControllerChannel of a broker in a cluster. It sends requests to the leader of the metadata quorum, in this process
+or on another node.
 
-If the controller in this process is the active one, it is called directly. Another node gets the same messages at its controller
-listener, one request at a time and in order, as in Kafka. A request is sent again until `retry_timeout_ms` are over, while there is no
-active controller, or the node that was asked is not the active one or does not answer. As with any lost answer, the request may have been
-carried out the first time.
+If the controller in this process is the active one, it is called directly. Another node gets the same messages at its controller listener,
+one request at a time and in order, as in Kafka. For `retry_timeout_ms` a request is sent again if there is no active controller, or if the
+asked node is not active or does not answer. A request whose answer was lost may have been executed the first time.
 
 A client's request travels in an Envelope (KIP-590), with the client's principal and address; the broker's own requests do not.
 
@@ -49,7 +49,7 @@ RETRY_MS = 50
 
 
 class ActiveController(NamedTuple):
-    """The node that leads the metadata quorum, and where its controller listener is."""
+    """The node that leads the metadata quorum, and the address of its controller listener."""
 
     node_id: int
     host: str
@@ -57,7 +57,7 @@ class ActiveController(NamedTuple):
 
 
 def find_active_controller(quorum: QuorumDriver, node_id: int) -> ActiveController | None:
-    """The leader of the quorum as this node, `node_id`, knows it and can reach it."""
+    """Returns the leader of the quorum that this node, `node_id`, knows and can reach; else None."""
     leader_id = quorum.leader_id
     if leader_id == node_id:
         return ActiveController(node_id, "", 0)
@@ -88,14 +88,15 @@ class ControllerRoute:
 
     @property
     def versions(self) -> Mapping[int, tuple[int, int]] | None:
-        """What the active controller speaks, if it is another node that has been asked before: API key → (lowest, highest version)."""
+        """The API versions of the active controller, if it is another node that has been asked before: API key → (lowest, highest
+        version)."""
         active = self._find_active()
         if active is None or active.node_id == self._node_id:
             return None
         return self._connections.get(active.host, active.port).versions or None
 
     def shorten_retries(self) -> None:
-        """Give requests up sooner, also those that wait, because this broker stops."""
+        """Shorten the timeout of requests, including waiting ones, because this broker is stopping."""
         self._retry_timeout_ms = min(self._retry_timeout_ms, STOPPING_RETRY_TIMEOUT_MS)
 
     async def close(self) -> None:
@@ -172,12 +173,12 @@ class ControllerRoute:
         client: RequestContext | None = None,
         version: int | None = None,
     ) -> Response:
-        """The response of the active controller; KafkaError as LocalController raises it. `client` is whose request it is, None for the
-        broker's own."""
+        """Returns the response of the active controller. Raises KafkaError as LocalController does. `client` is the client whose request
+        it is; None for the broker's own."""
         active = self._find_active()
         if self._local is not None and active is not None and active.node_id == self._node_id and not self._turn.locked():
             try:
-                return await ask_local(self._local)  # it keeps the order itself, and carries out several at once
+                return await ask_local(self._local)  # it keeps the order itself, and runs several requests at once
             except KafkaError as error:
                 if error.code is not ErrorCode.NOT_CONTROLLER:
                     raise
@@ -193,7 +194,8 @@ class ControllerRoute:
                     if waited_ms >= self._retry_timeout_ms:
                         if client is None:
                             raise
-                        # Clients ask a broker, which is no controller: they are told that it took too long, as by Kafka.
+                        # The client asked a broker, which is not the controller, so NOT_CONTROLLER is no answer for it. As Kafka does, it
+                        # is answered with a timeout.
                         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT) from error
                 await pause(self._clock, RETRY_MS)
 
@@ -218,8 +220,8 @@ class ControllerRoute:
         return response
 
     async def _answer_of(self, active: ActiveController, request: Any, version: int | None) -> Any:
-        """The answer. KafkaError NOT_CONTROLLER when there is none. It also ends once another node leads: a leader that was paused or cut
-        off would keep this broker waiting for long."""
+        """Returns the answer; KafkaError NOT_CONTROLLER if there is none. The wait also ends when another node becomes leader: an old
+        leader that is paused or partitioned would keep this broker waiting."""
         answers: list[Any | None] = []
         news = asyncio.Event()
 
@@ -245,7 +247,8 @@ class ControllerRoute:
 
 
 def _checked(response: Any) -> Any:
-    """`response`, unless it says something of the request as a whole: KafkaError. An API without a place for that says it of each part."""
+    """Returns `response`. Raises KafkaError if it has an error for the whole request. An API without a field for that has the error in
+    each part."""
     code = getattr(response, "error_code", ErrorCode.NONE)
     if code:
         raise KafkaError(ErrorCode(code), getattr(response, "error_message", None) or "")

@@ -1,8 +1,8 @@
-"""DirectoryAssignments: tells the controller in which log directories this broker's replicas are, where its metadata say something else.
+"""DirectoryAssignments: reports to the controller the log directories of this broker's replicas where the metadata differs.
 
-One AssignReplicasToDirs is in flight at most; what comes up meanwhile goes with the next one. A request, or a partition of it, that
-failed is sent again until the controller takes it, or the replica is none of this broker's any more: as long as the controller has the
-wrong directory, it does not know whom a failed one takes along.
+At most one AssignReplicasToDirs is in flight; later assignments go with the next one. A failed request, or a failed partition of one, is
+sent again until the controller accepts it, or until the replica is not this broker's any more. As long as the controller has the wrong
+directory, it does not know which replicas are lost when a directory fails.
 
 Source: org.apache.kafka.server.AssignmentsManager, AssignmentsManagerDeadlineFunction.
 """
@@ -64,13 +64,13 @@ class DirectoryAssignments:
         self._log = LimitedLog(logger, clock)
 
     def assign(self, key: ReplicaKey, directory_id: bytes, on_accepted: Callable[[], None] | None = None) -> None:
-        """The replica is in that directory, wherever it was before. `on_accepted()` is called once the controller has committed that,
-        and never if the replica goes, or is assigned elsewhere, before."""
+        """Report that the replica is in that directory now. `on_accepted()` is called when the controller has committed that; it is
+        never called if the replica is removed or assigned elsewhere before."""
         self._ready[key] = Assignment(directory_id, on_accepted)
         self._schedule(BATCH_MS)
 
     async def stop(self) -> None:
-        """Send nothing more; a request in flight is given up. The next start compares all replicas with the metadata."""
+        """Stop sending; a request in flight is abandoned. The next start compares all replicas with the metadata."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -118,7 +118,7 @@ class DirectoryAssignments:
         accepted = [key for key, error_code in answers.items() if error_code == ErrorCode.NONE]
         left = {key: assignment for key, assignment in sent.items() if answers.get(key) != ErrorCode.NONE}
         self._keep(left)
-        if any(answers.get(key) != ErrorCode.UNKNOWN_TOPIC_ID for key in left):  # that topic is deleted, which is not heard of here yet
+        if any(answers.get(key) != ErrorCode.UNKNOWN_TOPIC_ID for key in left):  # the topic is deleted, which this broker has not read yet
             self._log.warning("repeated", "AssignReplicasToDirs is sent again for replicas=%d of %d", len(left), len(sent))
         for key in accepted:
             on_accepted = sent[key].on_accepted if key in sent and key not in self._ready else None  # not if assigned elsewhere meanwhile
@@ -127,7 +127,7 @@ class DirectoryAssignments:
         return BATCH_MS if left else 0
 
     def _keep(self, assignments: Mapping[ReplicaKey, Assignment]) -> None:
-        """To be sent again, unless something newer is known of the replica."""
+        """Queue the assignments to be sent again, except those replaced by newer ones."""
         for key, assignment in assignments.items():
             self._ready.setdefault(key, assignment)
 
@@ -138,7 +138,7 @@ class DirectoryAssignments:
 
 
 def request_of(directories: Mapping[ReplicaKey, bytes], node_id: int, broker_epoch: int) -> AssignReplicasToDirsRequest:
-    """The request that says that each replica is in the directory of that id."""
+    """Builds the request that assigns each replica to the directory of that id."""
     indexes: dict[bytes, dict[bytes, list[int]]] = {}
     for (topic_id, index), directory_id in directories.items():
         indexes.setdefault(directory_id, {}).setdefault(topic_id, []).append(index)

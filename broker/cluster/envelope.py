@@ -1,4 +1,4 @@
-"""A client's request in an Envelope, as a broker forwards it to the active controller, and the client's response out of the answer.
+"""Wraps a client's request in an Envelope, which a broker forwards to the active controller, and unwraps the client's response.
 
 The controller is given the request as the client sent it, with its header, the client's principal and its address.
 
@@ -25,7 +25,7 @@ CORRELATION_ID_SIZE = 4
 
 
 def in_envelope(request: Any, client: RequestContext) -> EnvelopeRequest:
-    """`request` in the version that `client` sent it in."""
+    """Wraps `request` in the version in which `client` sent it."""
     api = DECLARED[client.api_key]
     header = RequestHeader(
         request_api_key=api.key,
@@ -42,8 +42,8 @@ def in_envelope(request: Any, client: RequestContext) -> EnvelopeRequest:
 
 
 def take_out(answer: EnvelopeResponse, client: RequestContext) -> Any:
-    """The response to `client`'s request. Raises KafkaError: NOT_CONTROLLER when another node has to be asked. Raises CloseConnection
-    when the controller does not serve this version: the client finds out by a new connection what it serves."""
+    """Returns the response to `client`'s request. Raises KafkaError: NOT_CONTROLLER when another node has to be asked. Raises
+    CloseConnection when the controller does not support this version: on a new connection the client asks for the versions again."""
     if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
         raise CloseConnection("the active controller does not serve this request's version")
     if answer.error_code == ErrorCode.NOT_CONTROLLER:

@@ -1,11 +1,11 @@
-"""FailureDetector: proves that a process is gone, where its connection has ended: nobody listens at its address any more.
+"""FailureDetector: proves, after the end of a connection, that the other process is gone: nothing listens at its address any more.
 
-A proof takes two probes PROBE_INTERVAL_MS apart that are both refused (ECONNREFUSED): the machine is there, and says that the port is
-closed. No answer in time, no route and no such name prove nothing: perhaps only the machine or the network is gone. A probe that is
-accepted, or reset, may have come before the end of the process, which closes one socket after the other; so a few more follow. Soon after
-a proof one more refusal proves it again: the process may have been started anew meanwhile.
+A proof takes two refused probes (ECONNREFUSED), PROBE_INTERVAL_MS apart: the machine answers that the port is closed. A timeout, no route,
+or an unknown name proves nothing, because the machine or the network may be at fault. A probe that is accepted or reset may have come
+before the end of the process, which closes one socket after the other, so a few more probes follow. A single refusal soon after a proof is
+a new proof: the process may have been restarted meanwhile.
 
-A wrong proof is possible (a process that closed its listener and lives), and safe: epochs keep what it does from counting.
+A wrong proof is possible (a process that closed its listener and lives), but safe: its actions are refused because of their old epochs.
 
 No counterpart in Kafka.
 """
@@ -33,7 +33,7 @@ OnProof = Callable[[], None]
 
 
 class FailureDetector:
-    """Owns the probes that are under way, one series for an address at a time."""
+    """Owns the running probes: at most one series for each address."""
 
     def __init__(self, network: Network, clock: Clock) -> None:
         self._network = network
@@ -43,7 +43,7 @@ class FailureDetector:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def prove(self, address: Address, on_proof: OnProof) -> None:
-        """Call `on_proof`, later, once it is proven that the process at `address` is gone; never, if it is not."""
+        """Call `on_proof` later, when it is proven that the process at `address` is gone. It is never called otherwise."""
         waiting = self._waiting.get(address)
         if waiting is not None:
             waiting.append(on_proof)
@@ -54,7 +54,7 @@ class FailureDetector:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Prove nothing more."""
+        """Stop all probes."""
         self._waiting.clear()
         tasks = tuple(self._tasks)
         for task in tasks:

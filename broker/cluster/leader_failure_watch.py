@@ -1,8 +1,8 @@
-"""LeaderFailureWatch: a voter notices that the process of the quorum's leader is gone or silent, without waiting for the fetch timeout.
+"""LeaderFailureWatch: lets a voter notice that the process of the quorum's leader is gone or silent, without waiting for the fetch timeout.
 
-When this node's connection to the leader has ended, the leader's address is probed, and that of the broker in its process: if this node
-is elected, it can fence that broker at once. A leader that answers nothing is asked for by a SilenceWatch: only a majority that has no
-answer elects another, because who has one gives no pre-vote. No counterpart in Kafka.
+When this node's connection to the leader has ended, it probes the leader's address and that of the broker in the leader's process: if this
+node is elected, it can fence that broker at once. A SilenceWatch notices a leader that does not answer. Only a majority without an answer
+elects another leader, because a voter that has one grants no pre-vote. No counterpart in Kafka.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ logger = logging.getLogger("barnabas.quorum")
 
 
 class LeaderFailureWatch:
-    """`prove` calls back once it is proven that the process at an address is gone; `find_broker` is where a broker is registered."""
+    """`prove` calls back once it is proven that the process at an address is gone; `find_broker` returns the address of a registered
+    broker."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class LeaderFailureWatch:
 
 
 class LeaderSilence:
-    """Whom a voter's SilenceWatch asks, and what follows. `state` are the metadata as this node knows them."""
+    """The targets of a voter's SilenceWatch, and the reaction to a silent leader. `state` is the metadata that this node knows."""
 
     def __init__(self, quorum: QuorumDriver, state: ClusterState, *, node_id: int) -> None:
         self._quorum = quorum
@@ -61,7 +62,7 @@ class LeaderSilence:
         self._node_id = node_id
 
     def find_targets(self) -> Mapping[int, Address]:
-        """The leader, if it is another node, and if all nodes know of silence."""
+        """Returns the leader, if it is another node and all nodes support silence reports."""
         quorum = self._quorum
         leader_id, address = quorum.leader_id, quorum.leader_address
         if not quorum.is_voter or address is None or leader_id == self._node_id or leader_id not in self._state.kept.controllers:

@@ -1,11 +1,11 @@
-"""LeaderProbe: whether leaders that a Metadata answer is going to name are there: one connection to each, closed at once.
+"""LeaderProbe: checks that the leaders of a Metadata answer are alive, by a connection to each that is closed at once.
 
-A client that has lost its leader asks for Metadata within a millisecond, and may be faster than the end of this broker's own connections
-to that leader. The port of a process that ends is closed first, so a refused connection tells in time. An answer waits for it
-PROBE_TIMEOUT_MS at most, usually a fraction of a millisecond. Each answer probes for itself, or joins a probe that is under way: what was
-true some milliseconds ago may name a leader that died since, and librdkafka asks again only a second later. A flood of Metadata requests
-is kept from becoming a flood of connections: probes of one leader may come in a burst of PROBES_BURST, then once in PROBE_INTERVAL_MS, or
-once in SILENT_PROBE_INTERVAL_MS if it was silent.
+A client that has lost its leader asks for Metadata within a millisecond, and may be faster than the end of this broker's own connections to
+that leader. A process that ends closes its port first, so a refused connection shows it in time. An answer waits for the probes at most
+PROBE_TIMEOUT_MS, and usually for a fraction of a millisecond. Each answer starts its own probe or joins a running one. A result of some
+milliseconds ago is not reused: the leader may have died since, and librdkafka asks again only a second later. A flood of Metadata requests
+must not become a flood of connections: one leader gets a burst of PROBES_BURST probes, then one every PROBE_INTERVAL_MS, or every
+SILENT_PROBE_INTERVAL_MS if it was silent.
 
 No counterpart in Kafka.
 """
@@ -28,7 +28,7 @@ SILENT_PROBE_INTERVAL_MS = 200
 
 
 class LeaderProbe:
-    """Owns the connections that are under way. `on_refused` hears of a broker whose address refused one."""
+    """Owns the pending connections. `on_refused` is called with a broker whose address refused one."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class LeaderProbe:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def begin(self, node_ids: Iterable[int]) -> Deferred | None:
-        """A Deferred of the moment when enough is known of these brokers; None if it is already."""
+        """Returns a Deferred that completes when the probes of these brokers have ended; None if none is needed."""
         now_ms = self._clock.monotonic_ms()
         tasks = {task for node_id in node_ids if (task := self._task(node_id, now_ms)) is not None}
         if not tasks:
@@ -98,4 +98,4 @@ class LeaderProbe:
         except TimeoutError:
             self._silent_until_ms[node_id] = self._clock.monotonic_ms() + SILENT_PROBE_INTERVAL_MS
         except OSError:
-            pass  # nothing is known of it
+            pass  # its address is unknown

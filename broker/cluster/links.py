@@ -1,4 +1,4 @@
-"""ClusterLinks: makes the ways from this node to the others of its cluster. A node without a controller listener has none."""
+"""ClusterLinks: creates the connections from this node to the others of its cluster. A node without a controller listener has none."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ UNANSWERED_MAX = 4
 
 
 class ClusterLinks:
-    """Its callers close what it makes for them; `close` closes `failure_detector`, which is None where barnabas.fast.fencing is off. `pool`
-    holds the frames that are received."""
+    """The callers close the objects that they get; `close` closes `failure_detector`, which is None if barnabas.fast.fencing is off.
+    `pool` provides the buffers of received frames."""
 
     def __init__(self, platform: Platform, pool: BufferPool, config: ServerConfig) -> None:
         self._platform = platform
@@ -39,7 +39,7 @@ class ClusterLinks:
 
         self.silence_ms = config.barnabas_fast_fencing_silence_ms if config.barnabas_fast_fencing else 0
         """How long a node may be silent until it counts as gone; 0 for ever."""
-        self._questions: PeerConnections | None = None  # the controller's own
+        self._questions: PeerConnections | None = None  # those of the controller
 
     async def close(self) -> None:
         if self._questions is not None:
@@ -48,14 +48,14 @@ class ClusterLinks:
             await self.failure_detector.close()
 
     def watch_leader(self, quorum: QuorumDriver, peers: QuorumPeers, find_broker: Callable[[int], Address | None]) -> None:
-        """From now on `quorum` is told when its leader's process is gone. `find_broker`: as LeaderFailureWatch."""
+        """Notify `quorum` from now on when its leader's process is gone. `find_broker` is as in LeaderFailureWatch."""
         if self.failure_detector is not None:
             LeaderFailureWatch(quorum, self.failure_detector.prove, find_broker).watch(peers)
 
     def silence_watch(
         self, purpose: str, find_targets: Callable[[], Mapping[int, Address]], on_change: Callable[[frozenset[int]], None]
     ) -> SilenceWatch:
-        """Its caller starts and closes it. Not where `silence_ms` is 0."""
+        """Returns a SilenceWatch, which the caller starts and closes. `silence_ms` must not be 0."""
         connections = self._connections(f"{purpose}-silence", UNANSWERED_MAX * self.silence_ms, 1)
         return SilenceWatch(connections, self._platform.clock, find_targets, on_change, silence_ms=self.silence_ms)
 
@@ -70,16 +70,16 @@ class ClusterLinks:
         return LeaderProbe(platform.network, platform.clock, find_address, on_refused, node_id=self._config.node_id)
 
     def quorum_peers(self) -> QuorumPeers:
-        """The connections of this node's replica of the metadata log to the others."""
+        """Returns the connections of this node's replica of the metadata log to the others."""
         timeout_ms = self._config.controller_quorum_request_timeout_ms
         return QuorumPeers(self._connections("raft-client", timeout_ms, QUORUM_IN_FLIGHT_MAX), self._platform.clock)
 
     def cluster_id_connections(self) -> PeerConnections:
-        """For asking the other nodes of the quorum, once in a while, which cluster they belong to."""
+        """Returns connections by which the other nodes of the quorum are asked for their cluster id."""
         return self._connections("cluster-id", self._config.controller_quorum_request_timeout_ms, ROUTE_IN_FLIGHT_MAX)
 
     def controller_route(self, quorum: QuorumDriver, local: ControllerChannel | None, *, retry_timeout_ms: int) -> ControllerRoute:
-        """A way to the active controller. Requests of one route wait for each other."""
+        """Returns a route to the active controller. Requests on one route wait for each other."""
         node_id = self._config.node_id
         timeout_ms = min(self._config.controller_socket_timeout_ms, retry_timeout_ms)
         return ControllerRoute(

@@ -1,7 +1,6 @@
-"""PeerConnections: this node's connections to other nodes, one for each address, made at the first request there.
+"""PeerConnections: this node's connections to other nodes, one for each address, opened at the first request.
 
-The requests on one connection are answered in order. A sender that must not wait behind another's requests has PeerConnections of its
-own.
+Requests on one connection are answered in order. A sender that must not wait behind another's requests needs its own PeerConnections.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def connection_maker(
     max_frame_size: int,
     in_flight_max: int,
 ) -> MakeConnection:
-    """Makes connections of this machine, with these limits."""
+    """Returns a function that opens connections with these limits."""
 
     def make(host: str, port: int, run_in_background: Callable[[Awaitable[Any]], None]) -> PeerConnection:
         return PeerConnection(
@@ -71,13 +70,14 @@ class PeerConnections:
         return connection
 
     def drop(self, host: str, port: int) -> None:
-        """Close the connection to that address, if there is one; what was not answered gets None. The next request opens another."""
+        """Close the connection to that address, if there is one. Unanswered requests get None. The next request opens another
+        connection."""
         connection = self._connections.pop((host, port), None)
         if connection is not None:
             connection.close()
 
     async def close(self) -> None:
-        """Close all now; what was not answered gets None."""
+        """Close all connections now. Unanswered requests get None."""
         for connection in self._connections.values():
             connection.close()
         for task in self._tasks:

@@ -25,7 +25,7 @@ class ProducerIdManager:
         self._allocation: asyncio.Task[None] | None = None
 
     def find_next(self) -> int | None:
-        """The next id, None when the block is used up and `next` has to wait for another."""
+        """Returns the next id; None when the block is used up and `next` has to wait for another."""
         if self._next == self._end:
             return None
         producer_id = self._next
@@ -33,14 +33,14 @@ class ProducerIdManager:
         return producer_id
 
     async def next(self) -> int:
-        """The next id. All that wait share one allocation. Raises KafkaError when the controller refuses."""
+        """Returns the next id. All waiting callers share one allocation. Raises KafkaError when the controller refuses."""
         while True:
             producer_id = self.find_next()
             if producer_id is not None:
                 return producer_id
             if self._allocation is None:
                 self._allocation = asyncio.get_running_loop().create_task(self._fetch_block())
-            # One request's cancellation must not cancel the allocation that others wait for.
+            # The cancellation of one request must not cancel the allocation for which others wait.
             await asyncio.shield(self._allocation)
 
     async def close(self) -> None:

@@ -1,6 +1,7 @@
-"""QuorumPeers: the other replicas of the metadata log, over the wire. Satisfies the quorum driver's Peers.
+"""QuorumPeers: sends the raft requests to the other replicas of the metadata log. Satisfies the quorum driver's Peers.
 
-The raft core decides whom to ask and when to ask again; each request has at most one answer, in controller.quorum.request.timeout.ms.
+The raft core decides where to send a request and when to repeat it. Each request gets at most one answer, within
+controller.quorum.request.timeout.ms.
 
 Source: org.apache.kafka.raft.KafkaNetworkChannel.
 """
@@ -23,14 +24,14 @@ FAREWELL_MS = 500
 
 
 class QuorumPeers:
-    """Owns `connections`. `on_connection_ended` is called with the address of a replica that an established connection led to."""
+    """Owns `connections`. `on_connection_ended` is called with a replica's address when an established connection to it has ended."""
 
     def __init__(self, connections: PeerConnections, clock: Clock) -> None:
         self._connections = connections
         self._clock = clock
         self.on_connection_ended: Callable[[Address], None] = lambda address: None
         connections.on_ended = lambda host, port: self.on_connection_ended((host, port))
-        self._farewells_count = 0  # that were not answered yet
+        self._farewells_count = 0  # not answered yet
         self._farewells_over = asyncio.Event()
 
     def send(self, outgoing: Outgoing, on_answer: Callable[[Any | None], None]) -> None:
@@ -39,13 +40,13 @@ class QuorumPeers:
             on_answer = self._noted(on_answer)
         connection = self._connections.get(node.host, node.port)
         if connection.state is State.BACKING_OFF:
-            # The peer is away, for up to a second more: the core asks another one instead, an observer any of the others.
+            # The peer is not reachable for up to a second. The core asks another one instead; an observer asks any of the others.
             self._clock.call_later(0, on_answer, None)
         else:
             connection.send(outgoing.request, on_answer)
 
     async def close(self) -> None:
-        """Wait a moment until the others know that this node leads no more, then close the connections."""
+        """Wait briefly until the others know that this node is no longer leader, then close the connections."""
         if self._farewells_count:
             self._farewells_over.clear()
             timer = self._clock.call_later(FAREWELL_MS, self._farewells_over.set)

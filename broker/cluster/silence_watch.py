@@ -1,7 +1,7 @@
-"""SilenceWatch: notices that other nodes do not answer, by asking each of them one question a tick. ask_once: the same, once.
+"""SilenceWatch: notices that other nodes do not answer, by sending each of them one request per tick. `ask_once` does the same once.
 
-The question is ApiVersions, which the loop of the asked node answers without its disk. What is silent to one node may answer others: who
-is told decides what follows. A pause of this node's own loop makes nobody silent. No counterpart in Kafka.
+The request is ApiVersions, which the other node's loop answers without its disk. A node that is silent to one node may answer others; the
+owner decides what follows. A pause of this node's own loop makes no other node count as silent. No counterpart in Kafka.
 
 Source: docs/architecture.md, "When a process is silent".
 """
@@ -31,7 +31,7 @@ def tick_ms(silence_ms: int) -> int:
 
 
 class _Question:
-    """The one that was asked last at `address`."""
+    """The last request to `address`."""
 
     __slots__ = ("address", "asked_ms", "is_answered")
 
@@ -40,13 +40,14 @@ class _Question:
         self.asked_ms = asked_ms
         self.is_answered = False
 
-    def note_answer(self, response: Any | None) -> None:
-        """Also if the connection has ended, or could not be made: nobody is silent by that."""
+    def record_answer(self, response: Any | None) -> None:
+        """Called with the answer, or with None if the connection has ended or could not be opened: that does not count as silence."""
         self.is_answered = True
 
 
 class SilenceWatch:
-    """Owns `connections`. `find_targets` tells whom to ask and where; `on_change` hears who is silent, each time that changes."""
+    """Owns `connections`. `find_targets` returns the nodes to ask and their addresses. `on_change` is called with the silent nodes each
+    time they change."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class SilenceWatch:
         self._timer = self._clock.call_later(self._tick_ms, self._tick)
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         if self._timer is not None:
             self._timer.cancel()
         self._questions.clear()
@@ -104,7 +105,7 @@ class SilenceWatch:
             last = self._questions.get(node_id)
             if last is None or last.is_answered:
                 question = self._questions[node_id] = _Question(address, now_ms)
-                self._connections.get(*address).send(_question(), question.note_answer)
+                self._connections.get(*address).send(_question(), question.record_answer)
 
 
 def _question() -> ApiVersionsRequest:

@@ -1,7 +1,7 @@
-"""The log lines about the cluster's changes: topics created and deleted, partitions added, configs altered, and what was refused.
+"""The log lines about changes of the cluster: topics created and deleted, partitions added, configs altered, and refused requests.
 
-Each line says who asked (principal, host, client id) and how. A change that is committed is told also when its client has gone
-meanwhile. Clients can cause any number of them: all are within the budget of a LimitedLog.
+Each line names the client (principal, host, client id) and the way of the request. A committed change is logged even if its client has
+disconnected. Clients can cause any number of changes, so a LimitedLog bounds the lines.
 
 Kafka logs the same at INFO in ReplicationControlManager and ConfigurationControlManager, without the client.
 """
@@ -99,7 +99,7 @@ class ChangeLog:
         for resource, result in zip(resources, results, strict=True):
             if result.error_code:
                 if not self._log.omits("config not changed"):
-                    # The names alone: a value that is refused may be a password.
+                    # Only the names: a refused value may be a password.
                     facts = {**_resource(result), "configs": ",".join(config.name for config in resource.configs[:LOOKED_AT_CONFIGS_MAX])}
                     self._refused("config not changed", result.error_code, result.error_message, client, **facts)
             elif not request.validate_only and not self._log.omits("config changed"):
@@ -107,7 +107,7 @@ class ChangeLog:
                 self._log.info("config changed", "config changed %s", described)
 
     def request_refused(self, what: str, error: KafkaError, client: RequestContext | None) -> None:
-        """A request was refused as a whole; `what` is one of the program's own words."""
+        """Log a request that was refused as a whole. `what` is a constant of this program, no text of a client."""
         self._refused(what, error.code, error.message, client)
 
     def _refused(self, what: str, error_code: int, reason: str | None, client: RequestContext | None, **facts: Any) -> None:
@@ -134,7 +134,7 @@ def _changes(resource: Any) -> str:
 
 
 def _change(config: Any) -> str:
-    """AlterConfigs knows no operations: what it names is set."""
+    """Formats one change. AlterConfigs has no operations: it sets every config that it names."""
     operation = getattr(config, "config_operation", _SET)
     if operation not in _OPERATION_SIGNS:
         return f"{config.name} deleted"

@@ -55,7 +55,7 @@ BUFFERED_RECORDS_MAX = 1_000_000
 
 
 class ElectionCounts:
-    """Elections of partitions' leaders that were replayed, for the metrics (Kafka's ControllerMetricsChanges)."""
+    """Counts of replayed elections of partition leaders, for the metrics (Kafka's ControllerMetricsChanges)."""
 
     __slots__ = ("elected", "from_eligible_replicas", "unclean")
 
@@ -66,7 +66,7 @@ class ElectionCounts:
 
 
 class ClusterState:
-    """The image of brokers, topics, configs, features and the producer id counter. Its owner alone calls `replay`."""
+    """The image of brokers, topics, configs, features and the producer id counter. Only its owner calls `replay`."""
 
     def __init__(self) -> None:
         self.brokers: dict[int, BrokerImage] = {}
@@ -109,13 +109,13 @@ class ClusterState:
         self._add_partitions(batch)
 
     def take_delta(self) -> MetadataDelta:
-        """What changed since the last call."""
+        """Returns the changes since the last call."""
         delta = self._changes.to_delta(self)
         self._changes = _Changes()
         return delta
 
     def full_delta(self) -> MetadataDelta:
-        """The whole state as if it had just come to be: what a late subscriber starts from."""
+        """Returns the whole state as one delta, for a late subscriber."""
         changes = _Changes()
         for topic in self.topics.values():
             changes.created[topic.name] = topic
@@ -126,7 +126,7 @@ class ClusterState:
         return changes.to_delta(self)
 
     def copy(self) -> ClusterState:
-        """A state of its own: no dict or list is shared, the images are, as nobody changes them."""
+        """Returns an independent copy. It shares only the images, which are immutable."""
         copy = ClusterState()
         for topic in self.topics.values():
             own = TopicImage(topic.name, topic.topic_id, topic.partitions.copy(), topic.is_internal)
@@ -143,9 +143,9 @@ class ClusterState:
         return copy
 
     def become(self, other: ClusterState) -> None:
-        """Take over the content of `other`, which the caller gives away; the next delta has the differences.
+        """Replace the content by that of `other`, which the caller must not use afterwards. The next delta has the differences.
 
-        The dicts stay the same objects, and so does the image of each topic that is in both."""
+        The dicts stay the same objects, and so does the image of each topic that both states have."""
         self._note_differences(other)
         kept = {topic_id: topic for topic_id, topic in self.topics_by_id.items() if topic_id in other.topics_by_id}
         self.topics.clear()
@@ -187,19 +187,19 @@ class ClusterState:
 
     @property
     def metadata_version(self) -> int:
-        """The finalized level of metadata.version; that of a new cluster before it is finalized."""
+        """The finalized level of metadata.version; before it is finalized, the default of a new cluster."""
         return self.features.get(METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL)
 
     def topic_overrides(self, name: str) -> dict[str, str]:
-        """The topic's own configs; the caller does not change it."""
+        """The topic's own configs, read-only."""
         return self.configs.get((RESOURCE_TOPIC, name), _NO_CONFIGS)
 
     def broker_overrides(self, name: str) -> dict[str, str]:
-        """The dynamic configs of broker `name`, a decimal id, or of all brokers for ""; the caller does not change it."""
+        """The dynamic configs of broker `name`, a decimal id, or of all brokers for "". Read-only."""
         return self.configs.get((RESOURCE_BROKER, name), _NO_CONFIGS)
 
     def overrides(self, resource_type: int, name: str) -> dict[str, str]:
-        """The configs that are set on a resource of any type; the caller does not change it."""
+        """The configs that are set on a resource of any type, read-only."""
         return self.configs.get((resource_type, name), _NO_CONFIGS)
 
     def _replay_transaction_mark(self, record: Any) -> None:
@@ -291,7 +291,7 @@ class ClusterState:
         elections.from_eligible_replicas += record.leader in old.eligible_leader_replicas
 
     def _apply_clear_elr(self, record: records.ClearElrRecord) -> None:
-        """Of one topic, or of all where none is named."""
+        """Clears the eligible leader replicas of one topic, or of all topics if none is named."""
         topics = list(self.topics.values())
         if record.topic_name:
             if record.topic_name not in self.topics:
@@ -343,7 +343,7 @@ class ClusterState:
                 f"{METADATA_VERSION_MIN} to {METADATA_VERSION_MAX}"
             )
         if record.name == KRAFT_VERSION_FEATURE:
-            return  # control records say it; KAFKA-18979
+            return  # control records have its level; KAFKA-18979
         if record.feature_level == 0:
             self.features.pop(record.name, None)
         else:
@@ -409,7 +409,7 @@ class ClusterState:
 
 
 class _Changes:
-    """The delta in the making; dicts are ordered sets."""
+    """The delta being collected; dicts serve as ordered sets."""
 
     __slots__ = ("added", "broker_configs", "brokers", "created", "deleted", "partitions", "topic_configs")
 
@@ -423,7 +423,7 @@ class _Changes:
         self.brokers: dict[int, None] = {}
 
     def forget_topic(self, topic: TopicImage) -> None:
-        """`topic` is gone. One that came and went within this delta leaves no trace."""
+        """Remove `topic`. One that was created and deleted within this delta leaves no trace."""
         if self.created.pop(topic.name, None) is None:
             self.deleted.append(topic)
         self.topic_configs.pop(topic.name, None)
@@ -433,7 +433,7 @@ class _Changes:
                 self.partitions.pop((topic.name, index), None)
 
     def to_delta(self, state: ClusterState) -> MetadataDelta:
-        # A broker's default may be any topic's effective value.
+        # A broker's default may be the effective value of any topic.
         changed_topic_configs = state.topics if self.broker_configs else self.topic_configs
         return MetadataDelta(
             created_topics=tuple(self.created.values()),

@@ -1,4 +1,4 @@
-"""Every config of a topic or a broker with where its value comes from: what DescribeConfigs and CreateTopics answer.
+"""The configs of topics, brokers and other resources with the sources of their values, for DescribeConfigs and CreateTopics.
 
 Source: kafka.server.ConfigHelper, KafkaConfigSchema, DynamicBrokerConfig.brokerConfigSynonyms.
 """
@@ -21,7 +21,7 @@ _LISTENER_CONFIG = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, numbered as DescribeConfigs sends it."""
+    """The source of a value, numbered as in DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -34,7 +34,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One place that gives a config a value; the first of several wins."""
+    """One source of a config's value; the first of several wins."""
 
     name: str
     value: str | None
@@ -55,7 +55,7 @@ class ConfigEntry(NamedTuple):
     """Tells what the config does, where that is neither a topic's nor a broker's."""
 
     def documentation(self) -> str:
-        """What the config does; empty for one that nobody knows. Reading it loads the texts."""
+        """The description of the config; empty for an unknown one. Reading it loads the texts."""
         if self.describe is not None:
             return self.describe(self.name)
         from config.docs import documentation
@@ -87,22 +87,23 @@ class ConfigDescriber:
     def creation_entries(self, topic: str, own: Mapping[str, str]) -> list[ConfigEntry]:
         """Every config, by name, that `topic` will have once it is created with `own`, as CreateTopics returns them.
 
-        Here, other than in DescribeConfigs, log.retention.hours counts as a source of retention.ms. The list is not to be changed:
-        topics that are created with the same configs have the same one.
+        Unlike in DescribeConfigs, log.retention.hours counts as a source of retention.ms here. The list is read-only: topics created with
+        the same configs share it.
         """
         of_brokers = (tuple(self._state.broker_overrides(name).items()) for name in ("", str(self._node_id)))
         basis = (tuple(own.items()), *of_brokers)
         if basis != self._creation_basis:
             overrides = effective_overrides(self._state, self._node_id, topic) | dict(own)
             entries = self._topic_entries(own, overrides, self._all_broker_synonyms)
-            # What the request says is answered as it stands there: KafkaConfigSchema does not parse it.
+            # The request's values are answered as they were sent: KafkaConfigSchema does not parse them.
             self._creation_entries = [entry._replace(value=own.get(entry.name, entry.value)) for entry in entries]
             self._creation_entries.sort(key=lambda entry: entry.name)
             self._creation_basis = basis
         return self._creation_entries
 
     def broker_entries(self) -> Iterator[ConfigEntry]:
-        """Every config of this broker, and those set on it that nobody knows, one by one: all of them take milliseconds."""
+        """Yields every config of this broker, and the unknown ones that are set on it. A generator, because all of them take
+        milliseconds."""
         own = dict(self._state.broker_overrides(str(self._node_id)))
         for known in SERVER_PROPERTIES.values():
             if not known.is_internal or self._config.is_set(known.name) or known.name in own:
@@ -111,7 +112,7 @@ class ConfigDescriber:
             yield self._foreign_entry(name)
 
     def default_broker_entries(self) -> list[ConfigEntry]:
-        """The configs set on all brokers at once."""
+        """Returns the configs that are set as the default of all brokers."""
         entries = []
         for name, text in self._state.broker_overrides("").items():
             listener_config = _LISTENER_CONFIG.fullmatch(name)
@@ -128,7 +129,7 @@ class ConfigDescriber:
         return entries
 
     def group_entries(self, group: str) -> Iterator[ConfigEntry]:
-        """Every config of `group`, whether or not there is such a group."""
+        """Yields every config of `group`, whether or not the group exists."""
         from config.group import GROUP_PROPERTIES, default_of, group_documentation
 
         own = self._state.overrides(RESOURCE_GROUP, group)
@@ -145,7 +146,7 @@ class ConfigDescriber:
             yield _entry(known, value, synonyms, is_read_only=False)._replace(describe=group_documentation)
 
     def client_metrics_entries(self, subscription: str) -> Iterator[ConfigEntry]:
-        """Every config of the client metrics subscription, whether or not there is one of this name."""
+        """Yields every config of the client metrics subscription, whether or not it exists."""
         from config.client_metrics import CLIENT_METRICS_DOCUMENTATION, CLIENT_METRICS_PROPERTIES
 
         own = self._state.overrides(RESOURCE_CLIENT_METRICS, subscription)
@@ -155,7 +156,7 @@ class ConfigDescriber:
             yield _entry(known, value, synonyms, is_read_only=False)._replace(describe=CLIENT_METRICS_DOCUMENTATION.__getitem__)
 
     def logger_entries(self) -> Iterator[ConfigEntry]:
-        """The level of every logger of this broker."""
+        """Yields the level of every logger of this broker."""
         from broker.observability.logger_levels import levels
 
         for name, level in levels():
@@ -185,8 +186,8 @@ class ConfigDescriber:
         return _entry(known, value, synonyms, is_read_only=known.is_read_only)
 
     def _foreign_entry(self, name: str) -> ConfigEntry:
-        """A config that is no property of server.properties: one that is set dynamically alone, one of a listener
-        (listener.name.{name}.{property}), a plug-in's, or a mistake."""
+        """A config that is not a property of server.properties: one that can only be set dynamically, one of a listener
+        (listener.name.{name}.{property}), one of a plug-in, or a mistake."""
         found = [(texts[name], source) for texts, source in self._places() if name in texts]
         _, source = found[0]
         known = DYNAMIC_ONLY_PROPERTIES.get(name)
@@ -204,10 +205,10 @@ class ConfigDescriber:
         return ConfigEntry(name, _normalized(known, shown[0].value), source, known.is_sensitive, True, known.type, synonyms)
 
     def _broker_synonyms(self, name: str) -> tuple[Synonym, ...]:
-        """Every place that sets the broker config `name` or one that stands in for it, the one that wins first.
+        """Returns every source that sets the broker config `name` or a synonym of it; the source that wins comes first.
 
-        As in Kafka, what precedes the first mention of `name` itself is left out, so that log.retention.hours alone leaves
-        retention.ms without synonyms.
+        As in Kafka, sources before the first one that sets `name` itself are left out, so log.retention.hours alone gives retention.ms no
+        synonyms.
         """
         found = self._all_broker_synonyms(name)
         first = next((place for place, synonym in enumerate(found) if synonym.name == name), len(found))
@@ -227,7 +228,7 @@ class ConfigDescriber:
         return tuple(found)
 
     def _places(self) -> tuple[tuple[Mapping[str, str], ConfigSource], ...]:
-        """Where broker configs are set, the place that wins first."""
+        """The sources of broker configs; the one that wins comes first."""
         return (
             (self._state.broker_overrides(str(self._node_id)), ConfigSource.DYNAMIC_BROKER),
             (self._state.broker_overrides(""), ConfigSource.DYNAMIC_DEFAULT_BROKER),
@@ -240,7 +241,7 @@ def _find_broker_property(name: str) -> Property | None:
 
 
 def _normalized(known: Property, text: str | None) -> str | None:
-    """`text` as Kafka returns the value that it stands for: ` TRUE` is `true`. Synonyms are returned as they were written."""
+    """Returns `text` in Kafka's normal form: ` TRUE` becomes `true`. Synonyms are returned as they were written."""
     if text is None:
         return None
     try:

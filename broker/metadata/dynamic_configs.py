@@ -1,7 +1,7 @@
-"""The broker configs that a running broker lets change, and what is set now: on the broker itself, else on all brokers.
+"""The broker configs that can change at run time, and their present values: the broker's own, else the default of all brokers.
 
-What uses a config asks `find_dynamic_value` when MetadataDelta.changed_broker_configs says that some changed, or DynamicSettings when
-it needs it; defaults of topic configs come another way (broker/metadata/topic_defaults.py).
+Users of a config call `find_dynamic_value` when MetadataDelta.changed_broker_configs reports a change, or read DynamicSettings at each use.
+Defaults of topic configs are in broker/metadata/topic_defaults.py.
 
 Source: kafka.server.DynamicBrokerConfig, DynamicConfig.Broker (KIP-226).
 """
@@ -41,7 +41,7 @@ DYNAMIC_CONFIGS: Mapping[str, Property] = {
 
 
 class DynamicSettings:
-    """What the settings of one broker are now."""
+    """The present settings of one broker."""
 
     __slots__ = ("_config", "_node_id", "_state")
 
@@ -51,13 +51,13 @@ class DynamicSettings:
         self._node_id = node_id
 
     def number(self, name: str) -> float:
-        """The value of a property that is a number: what is set dynamically, else what server.properties say."""
+        """The value of a numeric property: the dynamic one, else that of server.properties."""
         value = self._find(name)
         assert isinstance(value, int | float), f"{name} is no number"
         return value
 
     def elements(self, name: str) -> tuple[str, ...]:
-        """The same of one that is a list."""
+        """The value of a list property, as `number`."""
         value = self._find(name)
         assert isinstance(value, tuple), f"{name} is no list"
         return value
@@ -68,14 +68,14 @@ class DynamicSettings:
 
 
 def find_dynamic_value(state: ClusterState, node_id: int, known: Property) -> Value:
-    """The value that is set for broker `node_id`; None where none is. One that cannot be read, say because another version stored it, is
-    passed over with a warning."""
+    """Returns the dynamic value for broker `node_id`; None if none is set. A value that cannot be parsed, for example one stored by
+    another version, is skipped with a warning."""
     own = find_stored_value(state, str(node_id), known)
     return find_stored_value(state, "", known) if own is None else own
 
 
 def find_stored_value(state: ClusterState, broker: str, known: Property) -> Value:
-    """The same of what is set on broker `broker`, a decimal id, or on all of them for ""."""
+    """As `find_dynamic_value`, but only what is set on broker `broker`, a decimal id, or on all brokers for ""."""
     text = state.broker_overrides(broker).get(known.name)
     if text is None:
         return None

@@ -1,9 +1,9 @@
-"""The records of one topic with very many partitions, encoded and turned into images piece by piece before they are appended.
+"""The records of one topic with very many partitions, encoded and converted to images in steps before they are appended.
 
-They stay one batch of the metadata log, all of it or nothing after a crash, and no reader sees half of the topic: appending is one write
-of a payload that is ready, and replaying puts the images that are ready into their topic in one step.
+They are one batch of the metadata log: after a crash all of it is there or nothing, and no reader sees half of the topic. Appending is one
+write of the ready payload, and the replay puts the ready images into their topic in one step.
 
-The TopicControl alone makes these. The metadata log takes the payload, the ClusterStates share the images, which nobody changes.
+Only the TopicControl creates these. The metadata log writes the payload; the ClusterStates share the images, which are immutable.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EncodedTopicRecords(Sequence[Any]):
             append_encoded(self.payload, record, offset_delta)
 
     def add(self, record: PartitionRecord) -> None:
-        """The next partition."""
+        """Add the next partition."""
         assert record.topic_id == self.topic_id and record.partition_id == self.first_partition + len(self.images)
         append_encoded(self.payload, record, len(self))
         self.images.append(partition_image(record))
@@ -62,7 +62,7 @@ class EncodedTopicRecords(Sequence[Any]):
 
 
 class BatchEncoder:
-    """Makes the batches of proposals. Satisfies EncodeBatch. `level` tells the finalized metadata.version."""
+    """Builds the batches of proposals. Satisfies EncodeBatch. `level` returns the finalized metadata.version."""
 
     def __init__(self, level: Callable[[], int] = lambda: METADATA_VERSION_LEVEL) -> None:
         self._level = level
@@ -74,7 +74,7 @@ class BatchEncoder:
 
 
 def partition_image(record: PartitionRecord) -> PartitionImage:
-    """What a PartitionRecord makes of its partition."""
+    """Returns the image of the partition that a PartitionRecord creates."""
     return PartitionImage(
         leader=record.leader,
         leader_epoch=record.leader_epoch,
@@ -91,7 +91,7 @@ def partition_image(record: PartitionRecord) -> PartitionImage:
 
 
 def partition_record(topic_id: bytes, index: int, partition: PartitionImage) -> PartitionRecord:
-    """The record that makes `partition`."""
+    """Returns the record that creates `partition`."""
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,

@@ -1,4 +1,4 @@
-"""The features of Kafka and their levels, so that `format` and UpdateFeatures know a feature that is not here from one that nobody knows.
+"""The features of Kafka and their levels, so that `format` and UpdateFeatures can tell an unsupported feature from an unknown one.
 
 Source: MetadataVersion, Feature, KRaftVersion (KIP-584, KIP-1022).
 """
@@ -21,7 +21,7 @@ from broker.metadata.features import (
 
 
 class MetadataVersion(NamedTuple):
-    """A level of metadata.version. `changes_metadata`: its records cannot be expressed at lower levels, so there is no way back."""
+    """A level of metadata.version. `changes_metadata`: its records cannot be written at lower levels, so a downgrade is not possible."""
 
     level: int
     release: str
@@ -31,7 +31,7 @@ class MetadataVersion(NamedTuple):
 
 class Feature(NamedTuple):
     """A feature besides metadata.version. `default_since[n]` is the metadata.version at which level n + 1 is a new cluster's default;
-    `requires[level]` the lowest metadata.version that the level can be finalized at."""
+    `requires[level]` is the lowest metadata.version at which the level can be finalized."""
 
     name: str
     default_since: tuple[int, ...]
@@ -68,7 +68,7 @@ FEATURES: Mapping[str, Feature] = {
 
 
 def default_level(feature: Feature, metadata_version: int) -> int:
-    """The level that a new cluster of this metadata.version gets, as far as it is here."""
+    """Returns the default level of a new cluster of this metadata.version, or the highest one supported here if that is lower."""
     level = sum(metadata_version >= since for since in feature.default_since)
     return min(level, SUPPORTED.get(feature.name, NOT_SUPPORTED)[1])
 
@@ -89,7 +89,7 @@ def is_metadata_lost(current: int, lower: int) -> bool:
 
 
 def find_dependency(name: str, level: int, levels: Mapping[str, int]) -> str | None:
-    """Why `name` cannot be at `level` beside the other `levels` (Feature.validateVersion); None if it can."""
+    """Returns why `name` cannot be at `level` together with the other `levels` (Feature.validateVersion); None if it can."""
     feature = FEATURES.get(name)
     needed = None if feature is None else feature.requires.get(level)
     if needed is None or levels.get(METADATA_VERSION_FEATURE, 0) >= needed:

@@ -1,7 +1,7 @@
-"""Features: what this node claims of them in its registration and in ApiVersions. It claims what is in SUPPORTED, and nothing else: a
-cluster that has finalized more does not take it.
+"""The features that this node reports in its registration and in ApiVersions: those in SUPPORTED. A cluster that has finalized others
+refuses it.
 
-feature_levels.py has all of Kafka's, for those who finalize them: a start does not need it.
+feature_levels.py has all features of Kafka, for the code that finalizes them; a start does not need it.
 
 Source: MetadataVersion, QuorumFeatures (KIP-584).
 """
@@ -46,7 +46,7 @@ SUPPORTED: Mapping[str, tuple[int, int]] = {
 
 
 def registered_ranges(*, notices_silence: bool) -> dict[str, tuple[int, int]]:
-    """What a broker or a controller says of itself when it registers."""
+    """Returns the supported features with which a broker or a controller registers."""
     return {**SUPPORTED, SILENCE_FEATURE: SILENCE_RANGE} if notices_silence else dict(SUPPORTED)
 
 

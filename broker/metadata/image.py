@@ -1,7 +1,7 @@
-"""What the cluster looks like, as values: brokers, topics, partitions, and the difference that a batch of records made.
+"""The cluster as values: brokers, topics, partitions, and the delta of a batch of records.
 
-`ClusterState` alone makes and changes these; everyone else reads them. `BrokerImage` and `PartitionImage` are replaced whole;
-a `TopicImage` lives as long as its topic, and its list of partitions changes in place.
+Only `ClusterState` creates and changes these; all others read them. A `BrokerImage` or `PartitionImage` is replaced by a new object. A
+`TopicImage` lives as long as its topic, and its list of partitions changes in place.
 
 Source: org.apache.kafka.image and org.apache.kafka.metadata (BrokerRegistration, PartitionRegistration).
 """
@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 NO_LEADER = -1
 
-# A partition's leader_recovery_state: after an unclean election its leader first brings the followers in line (LeaderRecoveryState).
+# A partition's leader_recovery_state: after an unclean election the leader first recovers its followers (LeaderRecoveryState).
 RECOVERED = 0
 RECOVERING = 1
 
-# What a PartitionChangeRecord says where these stay as they are.
+# The values of a PartitionChangeRecord's fields that do not change.
 NO_LEADER_CHANGE = -2
 NO_RECOVERY_STATE_CHANGE = -1
 
-# What stands for the id of a replica's log directory where there is none (org.apache.kafka.common.DirectoryId). The first, of replicas
-# from before KIP-858, and the second count as online.
+# Placeholders for the id of a replica's log directory (org.apache.kafka.common.DirectoryId). The first, for replicas from before KIP-858,
+# and the second count as online.
 MIGRATING_DIRECTORY = (0).to_bytes(16, "big")
 UNASSIGNED_DIRECTORY = (1).to_bytes(16, "big")
 LOST_DIRECTORY = (2).to_bytes(16, "big")
@@ -56,12 +56,12 @@ class BrokerImage(NamedTuple):
 
     @property
     def is_active(self) -> bool:
-        """May be a leader and a member of an ISR."""
+        """Whether it may be a leader and a member of an ISR."""
         return not self.is_fenced and not self.is_in_controlled_shutdown
 
     @property
     def may_get_replicas(self) -> bool:
-        """Whether a log directory of it is not cordoned, as far as is known."""
+        """Whether at least one of its log directories is not known to be cordoned."""
         return not self.log_dirs or self.cordoned_log_dirs is None or not set(self.log_dirs) <= set(self.cordoned_log_dirs)
 
 
@@ -92,7 +92,7 @@ class PartitionImage:
 class TopicImage:
     """A topic; `partitions[i]` is partition i."""
 
-    __slots__ = ("is_internal", "name", "partitions", "topic_id")  # requests ask for them, which a tuple's fields slow
+    __slots__ = ("is_internal", "name", "partitions", "topic_id")  # requests read them, and a NamedTuple's fields are slower
 
     def __init__(self, name: str, topic_id: bytes, partitions: list[PartitionImage], is_internal: bool = False) -> None:
         self.name = name
@@ -105,7 +105,7 @@ class TopicImage:
 
 
 class PartitionChange(NamedTuple):
-    """A partition that is new or changed: its topic, its index there, and what it is now."""
+    """A new or changed partition: its topic, its index there, and its image."""
 
     topic: TopicImage
     partition: int
@@ -120,18 +120,17 @@ class AddedPartitions(NamedTuple):
     stop: int
 
     def changes(self) -> Iterator[PartitionChange]:
-        """Them one by one, a microsecond each."""
+        """Yields them one by one, a microsecond each."""
         for index in range(self.start, self.stop):
             yield PartitionChange(self.topic, index, self.topic.partitions[index])
 
 
 class MetadataDelta(NamedTuple):
-    """What changed, in the order of the records. Apply the deletions first: a topic may be deleted and made anew under its name.
+    """The changes, in the order of the records. Apply the deletions first: a topic may be deleted and created again under its name.
 
-    `changed_partitions` has every partition that is new or changed, those of `created_topics` included, but for those in
-    `added_partitions`: a subscriber takes these over in turns. A ReplicaManager needs only these two, `deleted_topics` and
-    `changed_topic_configs`. The latter names every topic whose effective
-    configuration may differ now, also when a broker default did it.
+    `changed_partitions` has every partition that is new or changed, including those of `created_topics`, except those in
+    `added_partitions`, which a subscriber applies in slices. A ReplicaManager needs only these two, `deleted_topics` and
+    `changed_topic_configs`. The latter names every topic whose effective config may differ now, also because of a broker default.
     """
 
     created_topics: tuple[TopicImage, ...] = ()

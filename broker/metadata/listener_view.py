@@ -1,6 +1,7 @@
-"""ListenerView: the cluster as clients of one listener see it: who is alive there, and which replicas and leaders they can reach.
+"""ListenerView: the cluster as clients of one listener see it: the brokers that are alive there, and the replicas and leaders that can be
+reached.
 
-Made anew for every request; it reads the MetadataCache and keeps nothing.
+Created for each request; it reads the MetadataCache and keeps no state.
 
 Source: KRaftMetadataCache.
 """
@@ -39,7 +40,7 @@ class ListenerView:
             self._unreachable, self._listed = unreachable_brokers.unreachable(), unreachable_brokers.listed()
 
     def listed(self) -> list[BrokerImage]:
-        """Those that are alive, and what may be listed still."""
+        """The brokers that are alive, and those that are still listed for a while."""
         return [*self.alive.values(), *(broker for broker in self.fenced() if broker.node_id in self._listed)]
 
     def endpoint(self, broker: BrokerImage) -> tuple[str, int]:
@@ -51,12 +52,12 @@ class ListenerView:
         return [broker for broker in self._brokers.values() if broker.is_fenced and self._listener_name in broker.endpoints]
 
     def find_leader(self, partition: PartitionImage) -> int | None:
-        """The leader if it can be reached by this listener."""
+        """Returns the leader if it can be reached on this listener."""
         leader = None if partition.leader in self._unreachable else self._brokers.get(partition.leader)
         return partition.leader if leader is not None and self._listener_name in leader.endpoints else None
 
     def missing_leader_error(self, partition: PartitionImage) -> ErrorCode:
-        """The error for a partition without a leader to name."""
+        """Returns the error for a partition for which no leader is named."""
         is_known = partition.leader in self._brokers and partition.leader not in self._unreachable
         return ErrorCode.LISTENER_NOT_FOUND if is_known else ErrorCode.LEADER_NOT_AVAILABLE
 

@@ -1,7 +1,7 @@
-"""MetadataCache: the committed state of the cluster, for everyone in this broker to read.
+"""MetadataCache: the committed state of the cluster, for all parts of this broker to read.
 
-Handlers, the ReplicaManager and the coordinators read it; the MetadataPublisher alone writes it. Subscribers get the difference after it
-was applied, at once, on the loop, in the order they subscribed.
+Handlers, the ReplicaManager and the coordinators read it; only the MetadataPublisher writes it. Subscribers get each delta directly after
+it was applied, on the loop, in the order of their subscriptions.
 
 Source: KRaftMetadataCache, MetadataLoader, BrokerMetadataPublisher.
 """
@@ -23,7 +23,7 @@ Subscriber = Callable[[MetadataDelta], None]
 
 
 class MetadataCache:
-    """What this broker knows of the cluster. The dicts are read-only for everyone else and stay the same objects."""
+    """See the module's docstring. The dicts are read-only for all others and stay the same objects."""
 
     def __init__(self, state: ClusterState, *, cluster_id: str, node_id: int, config: ServerConfig) -> None:
         self.state = state
@@ -35,7 +35,7 @@ class MetadataCache:
         """Where the state ends in the metadata log; the publisher sets it."""
         self._config = config
         self._log_configs: dict[str, LogConfig] = {}
-        self._shared_log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}  # by what is set for the topic; many have the same
+        self._shared_log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}  # by the topic's settings, which many topics share
         self._subscribers: list[Subscriber] = []
 
     @property
@@ -52,7 +52,7 @@ class MetadataCache:
         return -1 if broker is None else broker.epoch
 
     def find_address(self, node_id: int, listener_name: str) -> tuple[str, int] | None:
-        """Where a registered broker is reached on that listener."""
+        """Returns a registered broker's address on that listener."""
         broker = self.brokers.get(node_id)
         return None if broker is None else broker.endpoints.get(listener_name)
 
@@ -82,7 +82,7 @@ class MetadataCache:
         return found
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call `subscriber` with every later delta, and now with the whole state if there is any."""
+        """Call `subscriber` with every later delta. If there is state already, call it now with all of it."""
         self._subscribers.append(subscriber)
         everything = self.state.full_delta()
         if not everything.is_empty:
@@ -94,7 +94,8 @@ class MetadataCache:
         self._publish()
 
     def replace_state(self, state: ClusterState) -> None:
-        """Replace everything by a snapshot; the caller gives `state`, which was made of it, away. Subscribers get the differences."""
+        """Replace everything by `state`, made of a snapshot. The caller must not use `state` afterwards. Subscribers get the
+        differences."""
         self.state.become(state)
         self._publish()
 

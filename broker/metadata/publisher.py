@@ -1,6 +1,6 @@
-"""MetadataPublisher: what the quorum commits becomes the MetadataCache, and now and then a snapshot.
+"""MetadataPublisher: applies the quorum's committed records to the MetadataCache, and has snapshots written.
 
-It is a listener of the quorum, registered before any other: listeners that hear of a commit after it find it in the cache.
+It is the first listener of the quorum: the other listeners find a commit in the cache when they are called.
 
 Source: org.apache.kafka.image.loader.MetadataLoader.
 """
@@ -25,7 +25,7 @@ SNAPSHOT_RECORDS_MIN = 1000
 
 
 class MetadataPublisher:
-    """Satisfies QuorumListener. `heard` is where the cache's state ends in the log."""
+    """Satisfies QuorumListener. `heard` is the offset in the log up to which the cache is built."""
 
     def __init__(self, cache: MetadataCache, snapshots: SnapshotGenerator) -> None:
         self._cache = cache
@@ -58,7 +58,7 @@ class MetadataPublisher:
         self._look_for_what_is_missing_here()
 
     def handle_leader_change(self, leader_id: int, epoch: int) -> None:
-        """Clients send admin requests to any broker, so the cache does not tell who leads the quorum (KIP-590)."""
+        """Does nothing. Clients send admin requests to any broker, so the cache does not keep the quorum's leader (KIP-590)."""
 
     def _look_for_what_is_missing_here(self) -> None:
         if self._cache.state.kept.has_access_control_entries:
@@ -72,7 +72,7 @@ class MetadataPublisher:
             )
 
     async def shorten_start(self) -> None:
-        """Write a snapshot where this start had to replay a long log: the next will be faster. Raises StorageError."""
+        """Write a snapshot if this start had to replay a long log, so that the next start is faster. Raises StorageError."""
         if self.replayed_records_count >= SNAPSHOT_RECORDS_MIN and not self._cache.state.is_in_transaction:
             await self._snapshots.write(self.heard, self._cache.state.copy())
             self.replayed_records_count = 0

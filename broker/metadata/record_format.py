@@ -1,6 +1,6 @@
-"""Metadata records in batches: the record versions this broker writes, and batches to records and back.
+"""Encodes metadata records into batches and decodes them, and decides the record versions to write.
 
-The versions are those of the finalized metadata.version, at least those of 4.0-IV3: Kafka 4.0 to 4.3 reads these all.
+The versions are those of the finalized metadata.version, at least 4.0-IV3: Kafka 4.0 to 4.3 reads all of these.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def build_metadata_batch(
 
 
 def append_encoded(payload: bytearray, record: Any, offset_delta: int, level: int = METADATA_VERSION_LEVEL) -> None:
-    """Append to a batch's payload the record that comes `offset_delta` after its first. All records of a batch have one time."""
+    """Append a record to a batch's payload. `offset_delta` is its distance from the first record. All records of a batch have one time."""
     value = encode_metadata_record(record, record_version(record, level))
     append_record(payload, SimpleRecord(None, value, (), 0), offset_delta, 0)
 
@@ -87,7 +87,7 @@ def _records(buffer: memoryview, position: int) -> list[Any]:
             raise DecodeError(f"the metadata record at offset {record.offset} has no value")
         value, version = decode_metadata_record(record.value)
         if type(value) is UnknownMetadataRecord:
-            # Going on without it, this node would make something else of the log than the others do.
+            # Without this record, this node's state would differ from that of the others.
             raise StorageError(
                 f"the metadata record at offset {record.offset} is of type {value.key} and version {version}, which this version of "
                 "Barnabas does not know: it was written by a newer one, or by a newer Kafka"

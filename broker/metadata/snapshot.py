@@ -1,7 +1,7 @@
 """Snapshots of the metadata log: `<20-digit end offset>-<10-digit epoch>.checkpoint`, and `bootstrap.checkpoint` for a new cluster.
 
-A snapshot holds the state below its end offset as records, between a header and a footer control record; without the footer it
-was never finished and is passed over. Files are read whole: a state of 100,000 partitions is some 10 MB.
+A snapshot holds the state below its end offset as records, between a header and a footer control record; without the footer it was never
+finished and is skipped. Files are read whole: a state of 100,000 partitions is some 10 MB.
 
 Source: org.apache.kafka.snapshot (KIP-630), org.apache.kafka.metadata.bootstrap.BootstrapDirectory.
 """
@@ -70,7 +70,7 @@ def list_snapshots(directory: Path, disk: Disk = SYSTEM_DISK) -> list[SnapshotFi
 
 
 def read_newest_snapshot(directory: Path, disk: Disk = SYSTEM_DISK) -> Snapshot | None:
-    """The newest snapshot that is whole; None when there is none. Unfinished ones are passed over with a warning."""
+    """Returns the newest complete snapshot; None if there is none. Unfinished ones are skipped with a warning."""
     names = sorted((entry.name for entry in disk.scan(directory)), reverse=True)
     for match in filter(None, map(_NAME.fullmatch, names)):
         try:
@@ -81,7 +81,7 @@ def read_newest_snapshot(directory: Path, disk: Disk = SYSTEM_DISK) -> Snapshot 
 
 
 def read_bootstrap_records(directory: Path, disk: Disk = SYSTEM_DISK) -> list[Any]:
-    """What a new cluster starts with: the records that `format` left, else our own."""
+    """Returns the first records of a new cluster: those that `format` wrote, else our defaults."""
     path = directory / BOOTSTRAP_FILE
     if not disk.exists(path):
         return [

@@ -1,11 +1,12 @@
 """SnapshotGenerator: writes snapshots of the committed state while the broker runs, and shortens the metadata log by them.
 
-A snapshot is due once metadata.log.max.record.bytes.between.snapshots were committed since the last one, or, with the next commit,
-when metadata.log.max.snapshot.interval.ms are over. The state is copied in one go right after a commit (some 10 ms with 10,000
-topics), encoded a batch of records at a turn of the loop, and written by a thread. Snapshots and the log before them go when all
-together are larger than metadata.max.retention.bytes, or the oldest is older than metadata.max.retention.ms; one always stays.
+A snapshot is due once metadata.log.max.record.bytes.between.snapshots were committed since the last one, or, with the next commit, when
+metadata.log.max.snapshot.interval.ms are over. The state is copied at once, right after a commit (some 10 ms with 10,000 topics). It is
+encoded one batch per turn of the loop, and written by a thread. The oldest snapshot, with the log before the next one, is deleted when
+everything together is larger than metadata.max.retention.bytes, or when that snapshot is older than metadata.max.retention.ms. One snapshot
+always stays.
 
-Owned by the MetadataPublisher. Kafka looks at retention once a minute, here it is looked at after each snapshot: nothing grows in between.
+Owned by the MetadataPublisher. Kafka checks retention once a minute. Here it is checked after each snapshot.
 Source: org.apache.kafka.image.publisher.SnapshotGenerator, kafka.raft.KafkaMetadataLog.maybeClean (KIP-630).
 """
 
@@ -59,7 +60,7 @@ class SnapshotGenerator:
         self._is_closed = False
 
     def note_commit(self, end_offset: int, epoch: int) -> None:
-        """The state is that of `end_offset`, the end of a batch of leader epoch `epoch`: begin a snapshot of it if one is due."""
+        """Begin a snapshot if one is due. The state includes everything before `end_offset`, the end of a batch of leader epoch `epoch`."""
         if not self._is_due() or self._task is not None or self._is_closed or self._state.is_in_transaction:
             return
         self._bytes_at_last = self._log.appended_bytes
@@ -67,7 +68,7 @@ class SnapshotGenerator:
         self._task = asyncio.get_running_loop().create_task(self._generate(OffsetAndEpoch(end_offset, epoch), self._state.copy()))
 
     async def write(self, snapshot: OffsetAndEpoch, state: ClusterState) -> None:
-        """Store `state`, which nobody changes meanwhile, and remove what retention says. Raises StorageError."""
+        """Store `state`, which must not change meanwhile, and apply retention. Raises StorageError."""
         if snapshot in self._log.snapshots:
             return
         batches = []
@@ -87,11 +88,11 @@ class SnapshotGenerator:
 
     @property
     def is_writing(self) -> bool:
-        """Whether a snapshot is on its way."""
+        """Whether a snapshot is being written."""
         return self._task is not None
 
     async def close(self) -> None:
-        """Begin no more snapshots, and wait for the one that is being written."""
+        """Begin no more snapshots, and wait for the one being written."""
         self._is_closed = True
         if self._task is not None:
             await self._task
@@ -113,7 +114,7 @@ class SnapshotGenerator:
             self._task = None
 
     async def _clean(self) -> None:
-        """Remove the oldest snapshots with the log before those that follow them, until retention allows what is left."""
+        """Delete the oldest snapshots, each with the log before the next one, until retention allows the rest."""
         found: list[SnapshotFile] = await self._run_blocking(list_snapshots, self._log.log.directory, self._log.disk)
         snapshots_bytes = sum(snapshot.size_bytes for snapshot in found)
         oldest_ms = self._clock.now_ms() - self._retention_ms

@@ -1,6 +1,6 @@
-"""Writing a snapshot: the cluster's state as the records that would make it, and the file that holds them.
+"""Writes a snapshot: converts the cluster's state to records that recreate it, and writes their file.
 
-Without snapshots every start would replay all that ever happened. The file appears whole under its name or not at all.
+Without snapshots every start would replay the whole history. The file appears under its name complete or not at all.
 
 Source: org.apache.kafka.image (the write methods), org.apache.kafka.snapshot.RecordsSnapshotWriter (KIP-630).
 """
@@ -36,7 +36,7 @@ RECORDS_PER_BATCH = 100  # a millisecond or two to encode
 
 
 def state_records(state: ClusterState) -> Iterator[Any]:
-    """Records that make `state` when they are replayed. The metadata version comes first: it says how to read the others."""
+    """Yields records whose replay recreates `state`. The metadata version comes first: it decides the versions of the others."""
     for name in sorted(state.features, key=lambda name: (name != METADATA_VERSION_FEATURE, name)):
         yield FeatureLevelRecord(name=name, feature_level=state.features[name])
     for broker in state.brokers.values():

@@ -1,7 +1,7 @@
-"""What a topic's settings are made of: its own configs over the brokers' dynamic defaults (over server.properties, in config/topic.py).
+"""The effective configs of a topic: its own over the brokers' dynamic defaults. config/topic.py puts them over server.properties.
 
-Values that cannot be read any more, say from a metadata log that another version wrote, are skipped with a warning: one bad
-override must not keep the broker from starting.
+Values that cannot be parsed, for example in a metadata log of another version, are skipped with a warning: one bad override must not
+prevent the broker's start.
 """
 
 from __future__ import annotations

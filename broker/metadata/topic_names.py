@@ -1,4 +1,4 @@
-"""Which names a topic may have. Source: org.apache.kafka.common.internals.Topic."""
+"""Rules for topic names. Source: org.apache.kafka.common.internals.Topic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def find_name_fault(name: str) -> str | None:
-    """Why `name` is no topic name, in Kafka's words; None when it is one."""
+    """Returns why `name` is not a valid topic name, in Kafka's words; None if it is valid."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
@@ -32,7 +32,7 @@ def validate_name(name: str) -> None:
 
 
 def has_collision_characters(name: str) -> bool:
-    """Metric names cannot tell '.' from '_', so topics that differ only there collide."""
+    """Whether the name has '.' or '_'. Metric names do not distinguish them, so topics that differ only there collide."""
     return "." in name or "_" in name
 
 

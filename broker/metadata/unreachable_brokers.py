@@ -1,12 +1,12 @@
-"""UnreachableBrokers: what Metadata answers say of a broker that may be gone, so that clients find its partitions' new leaders soon.
+"""UnreachableBrokers: brokers that may be gone and that Metadata answers treat specially, so that clients soon find the new leaders.
 
 Case A: its connection to this broker has just ended, or its address refuses connections. A client that loses its leader asks for Metadata
-at once, before the controller has fenced that leader. An answer that names it again lets librdkafka wait till its next look at all topics,
-up to a second; LEADER_NOT_AVAILABLE lets it ask again after 100 ms, as the Java client does in any case.
-Case B: it was just fenced, without having shut down. librdkafka drops a broker that is not listed any more, and forgets with it where the
-partitions go that were to be moved by the same answer, for another second. So it is listed a little longer, without leading anything.
+at once, before the controller has fenced that leader. If the answer names that leader again, librdkafka waits until its next refresh of all
+topics, up to a second. After LEADER_NOT_AVAILABLE it asks again within 100 ms, as the Java client does in any case.
+Case B: it was just fenced without a controlled shutdown. librdkafka removes a broker that is not listed any more, and then ignores the new
+leaders of its partitions in the same answer for another second. So the broker is listed a little longer, but leads nothing.
 
-No counterpart in Kafka, which does neither, and lists a broker that is gone until broker.session.timeout.ms are over.
+Kafka does neither: it lists a broker that is gone until broker.session.timeout.ms are over.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ LISTED_MS = 2_000
 class UnreachableBrokers:
     """`add` reports case A; case B follows from the metadata, which holds `brokers`.
 
-    `probe` asks now whether these brokers' addresses refuse connections: a Deferred of its end, None when there is nothing to check."""
+    `probe` checks whether these brokers' addresses refuse connections now. It returns a Deferred of its end; None when there is nothing
+    to check."""
 
     def __init__(self, clock: Clock, brokers: Mapping[int, BrokerImage]) -> None:
         self.probe: Callable[[Iterable[int]], Deferred | None] = lambda node_ids: None
@@ -37,7 +38,7 @@ class UnreachableBrokers:
         self._active: set[int] = set()
 
     def add(self, node_id: int) -> None:
-        """Its connection to this broker has ended now, or was refused."""
+        """Add a broker whose connection to this one has just ended, or was refused."""
         self._unreachable_until_ms[node_id] = self._clock.monotonic_ms() + UNREACHABLE_MS
 
     def on_metadata_delta(self, delta: MetadataDelta) -> None:

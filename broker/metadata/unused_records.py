@@ -1,7 +1,7 @@
-"""UnusedRecords: metadata that this broker stores and hands on, and does nothing with yet: controllers, ACLs, SCRAM credentials, quotas,
+"""UnusedRecords: metadata that this broker stores and passes on, but does not use yet: controllers, ACLs, SCRAM credentials, quotas,
 delegation tokens.
 
-Each record is kept whole, under the key that Kafka's image gives it, and returns in snapshots: another node may act on it.
+Each record is kept completely, under its key in Kafka's image, and is written to snapshots: another node may use it.
 
 Source: the deltas of org.apache.kafka.image: ClusterDelta, AclsDelta, ScramDelta, ClientQuotasDelta, DelegationTokenDelta.
 """
@@ -40,7 +40,7 @@ _REMOVED: Mapping[type, tuple[type, KeyOf]] = {
 
 
 class UnusedRecords:
-    """Owner: ClusterState. The records are nobody's to change."""
+    """Owner: ClusterState. The records are immutable."""
 
     __slots__ = ("_by_type",)
 
@@ -62,8 +62,8 @@ class UnusedRecords:
         return bool(self._by_type.get(records.AccessControlEntryRecord))
 
     def apply(self, record: Any) -> bool:
-        """Keep the record, or forget what it removes; False for a record of another type. Raises StorageError when what it removes
-        was never there, where Kafka does too."""
+        """Keep the record, or remove the one that it deletes. Returns False for a record of another type. Raises StorageError if the
+        record to delete does not exist, in the cases where Kafka does so too."""
         kind = type(record)
         if kind in _KEPT:
             kept = self._by_type.setdefault(kind, {})

@@ -1,4 +1,4 @@
-"""Who asks whom whether it answers: each unfenced broker the next few by id. Observers and the controller have to agree.
+"""The assignment of silence checks: each unfenced broker watches the next few by id. Brokers and controller have to agree on it.
 
 Source: docs/architecture.md, "When a process is silent".
 """
@@ -21,7 +21,7 @@ WATCHERS_MIN = 2
 
 
 def is_silence_noticed(state: ClusterState) -> bool:
-    """Whether all nodes that take part know of silence: unfenced brokers, and controllers. Apache Kafka's nodes do not."""
+    """Whether all unfenced brokers and all controllers support silence reports. Apache Kafka's nodes do not."""
     brokers = (broker.registration for broker in state.brokers.values() if not broker.is_fenced)
     return all(
         registration is not None and any(feature.name == SILENCE_FEATURE for feature in registration.features)
@@ -30,7 +30,7 @@ def is_silence_noticed(state: ClusterState) -> bool:
 
 
 def watched_by(node_id: int, brokers: Mapping[int, BrokerImage]) -> list[int]:
-    """Whom the broker asks; nobody while it is fenced itself."""
+    """Returns the brokers that the broker watches; none while it is fenced itself."""
     ring = _ring(brokers)
     if node_id not in ring:
         return []
@@ -39,7 +39,7 @@ def watched_by(node_id: int, brokers: Mapping[int, BrokerImage]) -> list[int]:
 
 
 def watchers_of(node_id: int, brokers: Mapping[int, BrokerImage]) -> list[int]:
-    """Who asks the broker."""
+    """Returns the brokers that watch the broker."""
     return [each for each in _ring(brokers) if each != node_id and node_id in watched_by(each, brokers)]
 
 
