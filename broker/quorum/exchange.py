@@ -1,6 +1,6 @@
-"""RaftExchange: what a replica does with the requests of others, and with their answers to its own.
+"""RaftExchange: handles other replicas' requests, and their answers to this replica's requests.
 
-It is made with the first of them: a quorum of one speaks with nobody, and its start does not load all these messages.
+It is created at the first of them: a quorum of one exchanges no messages, and its start need not load them all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RaftExchange:
         self.responses.on_api_versions = self.voters.api_versions_answered
 
     def handle_request(self, token: Any, message: Any, version: int, listener_name: str, now_ms: int) -> None:
-        """Answer a peer's or a client's request to `token`, now or later."""
+        """Answer a peer's or a client's request, now or later; `token` identifies the request."""
         kind = type(message)
         if kind is AddRaftVoterRequest:
             self.voters.add(token, message, version, now_ms)

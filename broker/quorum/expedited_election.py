@@ -1,15 +1,15 @@
-"""ExpeditedElection: a voter that has no reason to wait for silence stands for election soon, until somebody leads.
+"""ExpeditedElection: lets a voter stand for election without waiting for the fetch timeout, until there is a leader.
 
-The quorum's timeouts are made for silence, which may have many causes. There are two cases without any.
+The quorum's timeouts are for silence, which may have many causes. In two cases there is nothing to wait for.
 
-Case A, its leader is gone: it is proven that the leader's process is gone, or it answers nothing. It counts as a voter that refuses.
-Case B, a start: this voter has just been started, and has not heard of a leader in this life. Perhaps there is one: it is asked first,
-LOOK_MS long. Perhaps every node has been started anew, as after a power cut: then all would wait in vain.
+Case A, its leader is gone: the leader's process is proven to be gone, or it does not answer. It counts as a voter that refuses its vote.
+Case B, a start: this voter has just been started and does not know a leader. There may be one, so the voter first asks for it, for LOOK_MS.
+If every node was restarted, as after a power cut, there is none, and all would wait in vain.
 
-The voters stand one after the other, STEP_MS apart, so that they do not share the votes. Two may still stand at once, because a vote
-waits for the disk. Then the one with the longer log goes first; if the logs are equal, the one with the earlier place. A voter that has
-given its pre-vote waits for that election before it stands itself. A voter that loses tries again soon, because the others may only have
-got their proofs later. Each try waits longer than the one before. It disturbs no leader that lives: its followers refuse pre-votes.
+The voters stand one after the other, STEP_MS apart, so that the votes are not split. Two may still stand at once, because a vote waits for
+the disk. Then the one with the longer log goes first; if the logs are equal, the one with the earlier place. A voter that has granted a
+pre-vote waits for that election before it stands itself. A voter that loses tries again soon, because the others may have got their proofs
+later. Each try waits longer than the one before. A live leader is not disturbed: its followers refuse pre-votes.
 
 No counterpart in Kafka, whose voters wait for controller.quorum.fetch.timeout.ms, or controller.quorum.election.timeout.ms and more.
 """
@@ -32,7 +32,7 @@ Processes that are started together may take long until they listen, one longer 
 
 
 class ExpeditedElection:
-    """`leader_id` led `epoch`, as far as this voter knows. Owner: Raft."""
+    """`leader_id` is the leader of `epoch` that this voter last knew. Owner: Raft."""
 
     __slots__ = ("_alone_until_ms", "_tries", "epoch", "leader_id", "leader_is_gone")
 
@@ -47,7 +47,7 @@ class ExpeditedElection:
         return (leader_id, epoch) == (self.leader_id, self.epoch)
 
     def place_of(self, node_id: int, voters: VoterSet) -> int:
-        """The voter's place in the order of candidacies, from 0 on. Another one is the first in each epoch: no voter is preferred."""
+        """The voter's place in the order of candidacies, from 0 on. The order differs by epoch, so that no voter is preferred."""
         others = [voter_id for voter_id in voters.ids if not self.leader_is_gone or voter_id != self.leader_id]
         return (sum(each < node_id for each in others) + self.epoch) % max(len(others), 1)
 
@@ -57,11 +57,11 @@ class ExpeditedElection:
         return look_ms + (self.place_of(node_id, voters) << self._doublings) * STEP_MS
 
     def note_try(self) -> None:
-        """This voter stands for election."""
+        """Called when this voter stands for election."""
         self._tries += 1
 
     def note_no_answer(self, now_ms: int) -> None:
-        """No majority of the voters has answered: they may not have been started yet."""
+        """Called when no majority of the voters has answered: they may not have been started yet."""
         if now_ms < self._alone_until_ms:
             self._tries -= 1
 
@@ -70,12 +70,12 @@ class ExpeditedElection:
         return self._tries > TRIES_MAX
 
     def retry_delay_ms(self, voters: VoterSet, node_id: int) -> int:
-        """The same after a lost election, half a step off from the others' first candidacies."""
+        """As `candidacy_delay_ms`, after a lost election: half a step off the others' first candidacies."""
         return (STEP_MS // 2 << self._doublings) + self.candidacy_delay_ms(voters, node_id)
 
     @property
     def prevote_grant_wait_ms(self) -> int:
-        """How long a voter that has given its pre-vote waits before it stands itself."""
+        """How long a voter that has granted its pre-vote waits before it stands itself."""
         return 2 * STEP_MS << self._doublings
 
     @property

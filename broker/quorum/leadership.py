@@ -1,4 +1,4 @@
-"""What the leader of an epoch knows of its followers: how far each is, who still fetches, and what a majority has.
+"""The leader's state of its followers in one epoch: how far each is, which ones still fetch, and which offset a majority has.
 
 The high watermark is the largest offset that a majority of the voters has made durable, once it lies past the beginning of the epoch:
 records of earlier epochs are committed by the first of this one (Raft, section 5.4.2). A leader that a majority of the voters stops
@@ -20,7 +20,7 @@ NEVER_FETCHED = -1
 
 
 class ReplicaProgress:
-    """One replica as its fetches tell. `end_offset` is None until the first."""
+    """The progress of one replica, as its fetches show. `end_offset` is None until the first fetch."""
 
     __slots__ = ("end_offset", "key", "last_caught_up_ms", "last_fetch_ms", "leader_end_at_last_fetch")
 
@@ -41,12 +41,12 @@ class ReplicaProgress:
         self.end_offset = end_offset
 
     def is_replica(self, key: ReplicaKey) -> bool:
-        """Whether `key` is this replica; a voter without a directory id is any replica of its node."""
+        """Whether `key` is this replica. A voter without a directory id matches any replica of its node."""
         return key.node_id == self.key.node_id and self.key.directory_id in (bytes(16), key.directory_id)
 
 
 class Leadership:
-    """The leader's role in one epoch. `me` is the leader as a voter. Ends with the role; nothing of it is durable."""
+    """The leader's role in one epoch. `me` is the leader as a voter. The object ends with the role; nothing of it is durable."""
 
     def __init__(
         self, me: Voter, epoch: int, epoch_start_offset: int, voters: VoterSet, granting: list[int], *, now_ms: int, fetch_timeout_ms: int
@@ -78,16 +78,16 @@ class Leadership:
 
     @property
     def check_quorum_deadline_ms(self) -> int:
-        """When the leader resigns unless a majority has fetched by then."""
+        """The time at which the leader resigns unless a majority has fetched before."""
         return NEVER_MS if self.is_alone else self._check_quorum_deadline_ms
 
     @property
     def begin_quorum_deadline_ms(self) -> int:
-        """When the leader tells voters that do not fetch that it leads."""
+        """The time at which the leader sends BeginQuorumEpoch to voters that do not fetch."""
         return NEVER_MS if self.is_alone else self._begin_quorum_deadline_ms
 
     def voters_to_notify(self, now_ms: int) -> list[ReplicaKey]:
-        """Voters that have not fetched for a while, and perhaps don't know this leader; asks again after an interval."""
+        """Returns the voters that have not fetched for a while and may not know this leader. They are returned again after an interval."""
         self._begin_quorum_deadline_ms = now_ms + self._begin_quorum_interval_ms
         return [
             progress.key
@@ -96,7 +96,7 @@ class Leadership:
         ]
 
     def note_alive(self, key: ReplicaKey, now_ms: int) -> None:
-        """`key` has asked this leader for something. With a majority of such voters the leader may continue."""
+        """Record a request of `key`. If a majority of the voters sends requests, the leader may continue."""
         progress = self.voters.get(key.node_id)
         if progress is None or not progress.is_replica(key):
             return
@@ -109,7 +109,7 @@ class Leadership:
     # -- progress --------------------------------------------------------------------------------------------------
 
     def note_fetch(self, key: ReplicaKey, fetch_offset: int, leader_end_offset: int, now_ms: int) -> bool:
-        """A replica has everything below `fetch_offset`, durably if it is a voter. Returns whether the high watermark moved."""
+        """Record that a replica has everything below `fetch_offset`, durably if it is a voter. Returns whether the high watermark moved."""
         if key.node_id < 0:
             return False
         assert key.node_id != self.me.key.node_id, "a leader does not fetch from itself"
@@ -119,13 +119,14 @@ class Leadership:
         return progress is self.voters.get(key.node_id) and self._advance()
 
     def note_local_end(self, durable_end_offset: int, voters: VoterSet) -> bool:
-        """The leader's own log is durable up to there, and `voters` is the newest set. Returns whether the high watermark moved."""
+        """Record that the leader's own log is durable up to `durable_end_offset`, and that `voters` is the newest set. Returns whether
+        the high watermark moved."""
         self._progress_of(self.me.key).end_offset = durable_end_offset
         self._follow_voters(voters)
         return self._advance()
 
     def is_caught_up(self, key: ReplicaKey, now_ms: int) -> bool:
-        """Whether an observer may become a voter: it has had everything, and has fetched not long ago."""
+        """Whether an observer may become a voter: it has caught up once, and has fetched recently."""
         progress = self.observers.get(key)
         return progress is not None and progress.last_caught_up_ms > 0 and progress.last_fetch_ms > now_ms - CAUGHT_UP_WITHIN_MS
 
@@ -172,6 +173,6 @@ class Leadership:
         if candidate is None or candidate <= self.epoch_start_offset:
             return False
         if self.high_watermark is not None and candidate <= self.high_watermark:
-            return False  # it may compute lower where the voter set has changed, and never goes back
+            return False  # a changed voter set may give a lower one, but it never goes back
         self.high_watermark = candidate
         return True

@@ -1,4 +1,4 @@
-"""What the listeners of the quorum have heard, and reading committed batches for them from the log and from snapshots."""
+"""The position of each listener of the quorum, and the reading of committed batches for them from the log and from snapshots."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NOTHING_HEARD = -1
 
 
 class DecodeBatches(Protocol):
-    """Reads whole batches, one at each step; control batches come without records. StorageError, naming `what`, for a damaged one."""
+    """Yields whole batches; control batches have no records. StorageError, naming `what`, for a damaged one."""
 
     def __call__(self, buffer: memoryview, what: str) -> Iterator[Batch]: ...
 
 
 class BatchReader:
-    """Reads for listeners, forwards: what is next of the last read is kept. `decode` knows the metadata records' formats."""
+    """Reads forwards for listeners: the rest of the last read is kept. `decode` knows the formats of metadata records."""
 
     def __init__(self, log: QuorumLog, decode: DecodeBatches) -> None:
         self._log = log
@@ -34,7 +34,7 @@ class BatchReader:
         self._batches: Iterator[Batch] = iter(())
 
     def read(self, offset: int, end_offset: int) -> Batch:
-        """The batch at `offset`, which is below `end_offset`, the end of what is committed. StorageError when there is none."""
+        """Returns the batch at `offset`, which is below `end_offset`, the committed end. StorageError when there is none."""
         batch = next(self._batches, None) if offset == self._next_offset else None
         if batch is None:
             self._batches = self._read(offset, end_offset)
@@ -75,7 +75,7 @@ class _FileSnapshot:
 
 
 class ListenerContext:
-    """How far one listener is. `next_offset` is the first that it has not heard of, NOTHING_HEARD before its beginning."""
+    """The position of one listener. `next_offset` is the first offset that it has not got; NOTHING_HEARD before the first call."""
 
     def __init__(self, listener: QuorumListener) -> None:
         self.listener = listener
@@ -95,11 +95,11 @@ class ListenerContext:
         self.next_offset = batch.offset + 1
 
     def wants_leader(self, raft: Raft) -> bool:
-        """Whether the leader or the epoch is another than it was told. A leader that resigns is none any more, in the same epoch."""
+        """Whether the leader or the epoch differs from the last call. A leader that resigns is no leader any more, in the same epoch."""
         return raft.epoch > self._told_epoch or raft.active_leader_id != self._told_leader
 
     def maybe_change_leader(self, raft: Raft) -> None:
-        """Tell who leads; of this node's own leadership only once everything committed before it was heard."""
+        """Report the leader. This node's own leadership is reported only when the listener has got everything committed before it."""
         if not self.wants_leader(raft):
             return
         leader_id, epoch = raft.active_leader_id, raft.epoch
@@ -108,7 +108,7 @@ class ListenerContext:
             if leadership is None or self.next_offset <= leadership.epoch_start_offset:
                 if self._told_epoch == epoch:
                     return
-                leader_id = NO_NODE  # of the older epoch's end it hears at once
+                leader_id = NO_NODE  # the end of the older epoch is reported at once
         if (leader_id, epoch) != (self._told_leader, self._told_epoch):
             self._told_leader, self._told_epoch = leader_id, epoch
             self.listener.handle_leader_change(leader_id, epoch)

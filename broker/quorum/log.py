@@ -46,13 +46,13 @@ _KEPT: dict[ControlRecordType, type[Any]] = {
 
 
 class EncodeBatch(Protocol):
-    """Makes one batch of metadata records, with its offsets and epoch."""
+    """Encodes one batch of metadata records, with its offsets and epoch."""
 
     def __call__(self, records: Sequence[Any], *, base_offset: int, epoch: int, now_ms: int) -> bytearray: ...
 
 
 class QuorumLog:
-    """The metadata log of this node. Make one with `QuorumLog.open`."""
+    """The metadata log of this node. Create one by `QuorumLog.open`."""
 
     def __init__(self, log: Log, encode_batch: EncodeBatch, disk: Disk = SYSTEM_DISK) -> None:
         self.log = log
@@ -113,7 +113,7 @@ class QuorumLog:
             return OffsetAndEpoch(self.end_offset, self.last_epoch)
         earliest = self.earliest_snapshot
         if earliest is not None and end.end_offset == earliest.offset and end.epoch == epoch:
-            return earliest  # the epoch is older than all that the log has: the snapshot says which was the last before it
+            return earliest  # the epoch is older than the whole log: the snapshot has the last one before it
         return OffsetAndEpoch(end.end_offset, end.epoch)
 
     def begin_epoch(self, epoch: int) -> None:
@@ -142,7 +142,7 @@ class QuorumLog:
                 end, next_offset = position + header.size_bytes, header.next_offset
             self.log.append_as_follower(view[:end], now_ms=now_ms)
         except (DecodeError, KafkaError) as error:
-            # Kafka's follower goes on fetching too: what is damaged on the way comes again.
+            # Kafka's follower continues to fetch too: a batch damaged on the way is sent again.
             logger.warning("batches from the leader of the metadata quorum are left out offset=%d error=%s", self.end_offset, error)
             return []
         self.appended_bytes += end
@@ -183,7 +183,7 @@ class QuorumLog:
     # -- the start -------------------------------------------------------------------------------------------------
 
     def control_records(self) -> Iterator[ControlRecord]:
-        """Voters and kraft versions of the newest snapshot and of the log behind it, in order. Blocks for the disk."""
+        """Yields voters and kraft versions of the newest snapshot and of the log after it, in order. Blocks for the disk."""
         snapshot = self.latest_snapshot
         offset = self.start_offset
         if snapshot is not None and snapshot.offset >= offset:
@@ -195,8 +195,8 @@ class QuorumLog:
                     yield from _control_records(memoryview(segment.read_batch(position, header.size_bytes)), 0)
 
     def _check_start(self, now_ms: int) -> None:
-        """The log begins at 0, or where a snapshot ends. A snapshot of a later epoch, or beyond the log's end in the same one, takes its
-        place: a crash came between the two, or in the middle of the cut, which leaves the older epochs (KafkaRaftClient's
+        """The log has to begin at 0, or where a snapshot ends. A snapshot of a later epoch, or one beyond the log's end in the same
+        epoch, replaces the log: a crash came before or during the truncation, which leaves the older epochs (KafkaRaftClient's
         maybeTruncateFullyToLatestSnapshot)."""
         self._pass_over_unfinished()
         latest = self.latest_snapshot
@@ -206,7 +206,7 @@ class QuorumLog:
             raise StorageError(f"{self.log.directory} starts at offset {self.start_offset}, and the snapshot that leads there is missing")
 
     def _pass_over_unfinished(self) -> None:
-        """A snapshot whose end is missing does not count. Nothing here leaves one: another program may, or the disk."""
+        """Skip snapshots without a footer. This program leaves none; another program or the disk may."""
         while (latest := self.latest_snapshot) is not None:
             path = self.snapshots.path_of(latest)
             try:
@@ -219,12 +219,12 @@ class QuorumLog:
     # -- retention -------------------------------------------------------------------------------------------------
 
     def delete_before(self, snapshot: OffsetAndEpoch, *, now_ms: int) -> None:
-        """`snapshot` holds the state there: remove whole segments before it, if they are committed. Raises StorageError."""
+        """Remove whole committed segments before `snapshot`, which has their state. Raises StorageError."""
         self.log.set_log_start_offset(min(snapshot.offset, self.log.high_watermark))
         self.log.delete_old_segments(now_ms)
 
     def take_deletions(self, others: Sequence[Path]) -> Callable[[], None]:
-        """What removes the files of removed segments, and `others`; to be run off the loop. Raises StorageError."""
+        """Returns a function that deletes the files of removed segments, and `others`. It has to run off the loop. Raises StorageError."""
         deletions = self.log.deletions.take_due(LONG_MAX)
         paths = [*others, *(path for deletion in deletions for path in deletion.paths)]
 
@@ -244,7 +244,7 @@ class QuorumLog:
 
 
 def control_batch(records: Sequence[tuple[ControlRecordType, Any]], *, base_offset: int, epoch: int, now_ms: int) -> bytearray:
-    """The control records as one batch."""
+    """Returns the control records as one batch."""
     encoded = [SimpleRecord(encode_control_record_key(kind), codec.encode(value, value.version), (), now_ms) for kind, value in records]
     return build_batch(encoded, base_offset=base_offset, partition_leader_epoch=epoch, is_control=True)
 
@@ -276,7 +276,7 @@ def check_is_whole(path: Path, disk: Disk = SYSTEM_DISK) -> None:
 
 
 def _snapshot_control_records(path: Path, snapshot: OffsetAndEpoch, disk: Disk) -> list[ControlRecord]:
-    """At the offset before the snapshot's end: they hold from there on."""
+    """Returns the snapshot's control records, with the offset before the snapshot's end: they are valid from there on."""
     content = memoryview(read_file(path, disk) or b"")
     found: list[ControlRecord] = []
     try:
@@ -290,7 +290,7 @@ def _snapshot_control_records(path: Path, snapshot: OffsetAndEpoch, disk: Disk) 
 
 
 def log_config(segment_bytes: int, segment_ms: int) -> LogConfig:
-    """Never deleted from: snapshots alone may shorten the metadata log."""
+    """Returns a config without retention: only snapshots may shorten the metadata log."""
     return LogConfig(
         segment_bytes=segment_bytes, segment_ms=segment_ms, retention_ms=-1, retention_bytes=-1, max_message_bytes=MESSAGE_BYTES_MAX
     )

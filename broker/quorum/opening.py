@@ -1,7 +1,7 @@
-"""Opening this node's part of the metadata quorum: its log, what it remembers, and the driver of its replica.
+"""Opens this node's replica of the metadata quorum: its log, its durable vote, and its driver.
 
-Its voters are those of controller.quorum.voters or, with kraft.version 1, those that the log names. Other nodes cannot reach a node
-without a controller listener, so it must be the only voter. The embedded default is such a node.
+Its voters are those of controller.quorum.voters or, with kraft.version 1, those in the log. A node without a controller listener cannot be
+reached by others, so it must be the only voter. The embedded default is such a node.
 
 Source: kafka.raft.KafkaRaftManager.
 """
@@ -45,7 +45,7 @@ class OpenedQuorum(NamedTuple):
 
 
 class RecordFormats(NamedTuple):
-    """Knows the metadata records, which are nothing but records to the quorum."""
+    """Encodes and decodes metadata records, which the quorum does not interpret."""
 
     encode: EncodeBatch
     decode: DecodeBatches
@@ -66,8 +66,8 @@ def open_quorum(
     peers: Peers | None = None,
     on_failure: Callable[[Exception], None],
 ) -> OpenedQuorum:
-    """The quorum whose log is in `root`, the metadata log directory. Blocks. Raises StorageError, also when others vote in it and there
-    are no `peers`."""
+    """Opens the quorum whose log is in `root`, the metadata log directory. Blocks. Raises StorageError, also when it has other voters
+    and `peers` is None."""
     settings = log_config(config.metadata_log_segment_bytes, config.metadata_log_segment_ms)
     log = QuorumLog.open(root, settings, formats.encode, now_ms=clock.now_ms(), disk=disk)
     try:
@@ -104,7 +104,7 @@ def _raft_config(
     in_log = [record.value for record in control_records if record.type is ControlRecordType.KRAFT_VOTERS]
     endpoints = voters.endpoints_of(me.node_id)
     if in_log and not config.controller_listener_names:
-        # What the voters say of this node stays: nobody else asks it, and another version of it finds its address there.
+        # Keep this node's entry in the voter set: no other node uses it, and another version of this node finds its address there.
         endpoints = VoterSet.from_record(in_log[-1]).endpoints_of(me.node_id) or endpoints
     return RaftConfig(
         me=me,
@@ -126,8 +126,9 @@ def _raft_config(
 
 
 def _static_voters(config: ServerConfig, me: ReplicaKey, *, is_formatted: bool) -> VoterSet:
-    """The voters of kraft.version 0. If the configuration names none, this node is the only one, with two exceptions. It may be told to
-    look for a quorum elsewhere; or the `format` command has written who votes, and if that is not this node, it waits for their leader."""
+    """Returns the voters of kraft.version 0. If the config names none, this node is the only one, with two exceptions. The config may
+    have bootstrap servers of another quorum. Or the `format` command has written the voters; if this node is not among them, it waits
+    for their leader."""
     name = _listener_name(config)
     if config.controller_quorum_voters:
         return VoterSet(Voter(ReplicaKey(each.node_id), {name: (each.host, each.port)}) for each in config.controller_quorum_voters)
@@ -137,8 +138,8 @@ def _static_voters(config: ServerConfig, me: ReplicaKey, *, is_formatted: bool) 
 
 
 def other_addresses(config: ServerConfig) -> list[Address]:
-    """Where the configuration says that other nodes of the quorum are, to ask who leads. A node that is not a voter learns it in no other
-    way. Bootstrap servers may have this node among them."""
+    """Returns the configured addresses of other nodes of the quorum, which are asked for the leader. A node that is not a voter has no
+    other way to find it. Bootstrap servers may include this node."""
     servers = config.controller_quorum_bootstrap_servers
     if servers:
         return [parse_host_and_port(BOOTSTRAP_KEY, server) for server in servers]
@@ -146,7 +147,7 @@ def other_addresses(config: ServerConfig) -> list[Address]:
 
 
 def _own_endpoints(config: ServerConfig) -> Endpoints:
-    """Where this node is reached by the other replicas."""
+    """Returns the endpoints at which other replicas reach this node."""
     found = {
         endpoint.listener_name: (endpoint.host or "localhost", endpoint.port)
         for endpoint in (*config.listeners, *config.advertised_listeners)

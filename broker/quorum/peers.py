@@ -1,6 +1,6 @@
-"""Which requests of the raft core are on their way, and to whom the next may go. At most one request a peer.
+"""The pending requests of the raft core, at most one for each peer, and the peers that may get the next one.
 
-A peer that failed is left alone for `retry_backoff_ms`; a request that is not answered in `request_timeout_ms` is given up.
+A peer that failed gets no request for `retry_backoff_ms`. A request that is not answered within `request_timeout_ms` is abandoned.
 Bootstrap servers, whose node ids are not known yet, have ids below -1.
 
 Source: org.apache.kafka.raft.RequestManager.
@@ -27,7 +27,7 @@ class Node(NamedTuple):
 
 
 class _Connection:
-    """A peer that a request is on its way to, or that failed: `correlation_id` is None while it is left alone."""
+    """A peer with a pending request, or in its backoff: then `correlation_id` is None."""
 
     __slots__ = ("correlation_id", "until_ms")
 
@@ -66,17 +66,17 @@ class Peers:
         return any(connection.correlation_id is not None and now_ms < connection.until_ms for connection in self._connections.values())
 
     def wait_until_ms(self, node: Node) -> int:
-        """When a request may be sent to `node`."""
+        """Returns when a request may be sent to `node`."""
         connection = self._connections.get(node.node_id)
         return 0 if connection is None else connection.until_ms
 
     def earliest_wait_ms(self, now_ms: int) -> int:
-        """When the first of the peers' waits that have not ended does; a back-off from now where nobody is waited for."""
+        """Returns the end of the first wait for a peer; the end of a backoff from now if there is no wait."""
         waits = [connection.until_ms for connection in self._connections.values() if connection.until_ms > now_ms]
         return min(waits, default=now_ms + self._retry_backoff_ms)
 
     def find_bootstrap(self, now_ms: int) -> Node | None:
-        """A bootstrap server that may be asked, drawn anew each time; None while any request is on its way."""
+        """Returns a random bootstrap server that may be asked; None while any request is pending."""
         if not self._bootstrap or self.has_request_under_way(now_ms):
             return None
         start = self._random.randrange(len(self._bootstrap))
@@ -84,7 +84,7 @@ class Peers:
         return next((node for node in rotated if self.is_ready(node, now_ms)), None)
 
     def note_sent(self, node: Node, now_ms: int) -> int:
-        """A request goes to `node`; returns its correlation id."""
+        """Record a request to `node`. Returns its correlation id."""
         correlation_id = self._next_correlation_id
         self._next_correlation_id += 1
         self._connections[node.node_id] = _Connection(correlation_id, now_ms + self._request_timeout_ms)
@@ -95,7 +95,7 @@ class Peers:
         return connection is not None and connection.correlation_id == correlation_id
 
     def note_answered(self, node: Node, correlation_id: int, *, is_good: bool, now_ms: int) -> None:
-        """The answer was handled. What was handled may have forgotten the request meanwhile."""
+        """Called after the answer was handled, which may have dropped the request already."""
         if not self.is_expected(node, correlation_id):
             return
         if is_good:
@@ -104,7 +104,7 @@ class Peers:
             self._connections[node.node_id] = _Connection(None, now_ms + self._retry_backoff_ms)
 
     def reset(self, node: Node | None = None) -> None:
-        """Expect nothing more from `node`, or from anyone."""
+        """Drop the request and the backoff of `node`, or of all peers."""
         if node is None:
             self._connections.clear()
         else:

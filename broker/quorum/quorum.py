@@ -1,8 +1,8 @@
-"""What the broker and the controller see of the metadata quorum: committed records in order, who leads, and a way to propose.
+"""The interface of the metadata quorum for broker and controller: committed records in order, the leader, and proposals.
 
-`Quorum` is the seam. A listener hears everything from the beginning: a snapshot, or the log from offset 0, then each committed batch. It
-is told that this node leads only once it has heard everything that was committed before that epoch, so a controller that becomes active
-then computes on the whole state. A proposal names the epoch that it was computed in: one that is late is refused, never appended.
+A listener gets everything from the beginning: a snapshot, or the log from offset 0, then each committed batch. This node's leadership is
+reported only after everything that was committed before that epoch, so an active controller computes on the complete state. A proposal
+names the epoch in which it was computed: a late one is refused, never appended.
 
 Source: org.apache.kafka.raft.RaftClient and its Listener.
 """
@@ -37,20 +37,21 @@ class SnapshotReader(Protocol):
 
 
 class QuorumListener(Protocol):
-    """Called on the loop, in the order of the log. What a listener raises stops this node: it would differ from the others."""
+    """Called on the loop, in the order of the log. An exception of a listener stops this node: its state would differ from that of the
+    others."""
 
     def handle_commit(self, offset: int, epoch: int, records: Sequence[Any]) -> None:
         """One batch is committed; `offset` is its last record's. Control batches come too, with no records."""
 
     def handle_load_snapshot(self, reader: SnapshotReader) -> None:
-        """Forget everything and begin with this snapshot."""
+        """Drop all state and begin with this snapshot."""
 
     def handle_leader_change(self, leader_id: int, epoch: int) -> None:
-        """`leader_id` leads `epoch`; -1 when that is not known yet."""
+        """`leader_id` leads `epoch`; -1 if there is no known leader yet."""
 
 
 class Quorum(Protocol):
-    """The metadata quorum, as this node takes part in it."""
+    """This node's part of the metadata quorum."""
 
     @property
     def leader_id(self) -> int: ...
@@ -60,30 +61,31 @@ class Quorum(Protocol):
 
     @property
     def committed_end_offset(self) -> int | None:
-        """How far the quorum has committed, as the leader of this epoch says; None before it has said so."""
+        """The committed end offset that the leader of this epoch has reported; None before its first report."""
         ...
 
     @property
     def end_offset(self) -> int:
-        """The offset that the next record gets, where this node leads."""
+        """The offset of the next record, if this node leads."""
         ...
 
     def register(self, listener: QuorumListener) -> None:
-        """Tell `listener` everything, from the beginning on."""
+        """Call `listener` with everything, from the beginning on."""
 
     def propose(self, epoch: int, records: Sequence[Any]) -> int:
-        """Append `records` as one batch, to be committed together; returns the offset of the last. They are committed once a listener
-        hears of that offset.
+        """Append `records` as one batch, to be committed together; returns the offset of the last. They are committed when a listener gets
+        that offset.
 
-        KafkaError NOT_CONTROLLER unless this node leads `epoch`, and then nothing was appended; REQUEST_TIMED_OUT when too much waits;
-        KAFKA_STORAGE_ERROR when the disk fails, which is the end of this node's part in the quorum."""
+        KafkaError NOT_CONTROLLER unless this node leads `epoch`, and then nothing was appended; REQUEST_TIMED_OUT when too many records
+        wait; KAFKA_STORAGE_ERROR when the disk fails, after which this node leaves the quorum."""
         ...
 
     def resign(self, epoch: int) -> None:
-        """Give up the leadership of `epoch`, where this node has it."""
+        """Give up the leadership of `epoch`, if this node has it."""
 
     def handle_request(self, message: Any, version: int, listener_name: str) -> Deferred:
-        """A Deferred of the answer to a client's request that is about the quorum itself, given its version and the listener it came by."""
+        """Returns a Deferred of the answer to a client's request about the quorum itself. `listener_name` is the listener by which it
+        came."""
         ...
 
     # -- kraft.version (KIP-853) -----------------------------------------------------------------------------------
@@ -95,5 +97,5 @@ class Quorum(Protocol):
     def voter_ids(self) -> Sequence[int]: ...
 
     def upgrade_kraft_version(self, epoch: int, level: int, *, is_validated_only: bool) -> None:
-        """Move the voters into the log, which is committed before any later proposal is. KafkaError INVALID_UPDATE_VERSION when a voter
-        does not support it, and as `propose`."""
+        """Write the voters to the log; they are committed before any later proposal. KafkaError INVALID_UPDATE_VERSION when a voter does
+        not support it, and as `propose`."""

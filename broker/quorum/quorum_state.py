@@ -1,4 +1,4 @@
-"""`quorum-state`: which epoch this node is in, whom it voted for, who leads. It must never go back, so it is synchronised first.
+"""The file `quorum-state`: this node's epoch, its vote, and the leader. It must never go back, so it is fsynced before it takes effect.
 
 Version 0 is for voters named in server.properties, version 1 for those in the log (kraft.version 1, KIP-853).
 
@@ -25,7 +25,7 @@ VERSION_DYNAMIC_VOTERS = 1
 
 
 def read_vote(directory: Path, disk: Disk = SYSTEM_DISK) -> Vote | None:
-    """What is remembered in `directory`, None if nothing yet. Raises StorageError for a file that cannot be understood."""
+    """Returns the vote stored in `directory`; None if there is none. Raises StorageError for a file that cannot be parsed."""
     path = directory / FILE_NAME
     content = read_file(path, disk)
     if content is None:

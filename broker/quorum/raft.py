@@ -1,11 +1,11 @@
 """The raft core of the metadata quorum, without I/O (KIP-595, KIP-996, KIP-853, KIP-630).
 
-Followers fetch from the leader, as partitions' replicas do; votes, announcements and resignations are requests of their own. The core is
-stepped with requests, responses and the time, and says through `take_ready` what to write and what to send. The rule of its driver: write
-the vote before anything of the same Ready is sent, and tell `log_is_durable` when the log is. So nothing is promised that a power cut
-could take back: a vote is on the disk before its answer leaves, and a voter's next fetch, which acknowledges, waits for its own fsync.
+Followers fetch from the leader, as partitions' replicas do; votes, announcements and resignations are requests of their own. The core gets
+requests, responses and the time, and `take_ready` returns what to write and to send. Its driver writes the vote before it sends anything of
+the same Ready, and calls `log_is_durable` after an fsync of the log. So a power cut cannot revoke a promise: a vote is on the disk before
+its answer is sent, and a voter's next fetch, which acknowledges records, waits for the fsync.
 
-Raft holds the changes of role, and proposals. RaftRoles does what is due in each role, RaftRequests answers requests, RaftResponses takes
+Raft has the changes of role, and proposals. RaftRoles acts on deadlines in each role, RaftRequests answers requests, RaftResponses handles
 answers.
 
 Source: org.apache.kafka.raft.KafkaRaftClient.
@@ -38,8 +38,8 @@ RECONFIGURABLE = 1
 
 
 class RaftConfig(NamedTuple):
-    """This replica and its settings; times in ms. `bootstrap` are addresses to look for a leader at. The last two are what it asks a leader
-    for at once."""
+    """This replica and its settings; times in ms. `bootstrap` are addresses at which it looks for a leader. The last two are the sizes
+    of its fetches."""
 
     me: ReplicaKey
     cluster_id: str
@@ -59,7 +59,7 @@ class RaftConfig(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    """A request to be sent. Its answer, or that there is none, comes back to `Raft.handle_response` with it."""
+    """A request to be sent. `Raft.handle_response` gets it back with the answer, or with None."""
 
     node: Node
     correlation_id: int
@@ -67,14 +67,14 @@ class Outgoing(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The answer to a request that was handed in with `token`."""
+    """The answer to the request with this `token`."""
 
     token: Any
     response: Any
 
 
 class Ready:
-    """What the core wants done, in this order: write `vote` durably if there is one, then send the others."""
+    """The core's output, to be processed in this order: write `vote` durably if there is one, then send the rest."""
 
     __slots__ = ("outgoing", "replies", "vote")
 
@@ -85,7 +85,7 @@ class Ready:
 
 
 class Raft:
-    """One replica. `vote` is what it remembers of its last life, `control_records` are those of its snapshot and log, in order."""
+    """One replica. `vote` is the durable one of its last run; `control_records` are those of its snapshot and log, in order."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Raft:
         """Called for each answer INCONSISTENT_CLUSTER_ID: this node or the one that answers belongs to another cluster."""
         self.to_wall_clock_ms: Callable[[int], int] = lambda monotonic_ms: monotonic_ms
         """The driver's: what clients are told instead of a time of the core's."""
-        self._expedited: ExpeditedElection | None = None  # until somebody leads
+        self._expedited: ExpeditedElection | None = None  # until there is a leader
         self._random = random_source
         self._ready = Ready()
         self.note_control_records(control_records)
@@ -131,7 +131,7 @@ class Raft:
 
     @property
     def leader_id(self) -> int:
-        """NO_NODE when it is not known."""
+        """The leader's node id; NO_NODE if it is not known."""
         return self.state.leader_id
 
     @property
@@ -144,18 +144,18 @@ class Raft:
 
     @property
     def committed_end_offset(self) -> int | None:
-        """How far the quorum has committed, as the leader of this epoch says; None before it has said so."""
+        """The committed end offset that the leader of this epoch has reported; None before its first report."""
         leadership = self.state.leadership
         return self.state.leader_high_watermark if leadership is None else leadership.high_watermark
 
     @property
     def active_leader_id(self) -> int:
-        """Who can be asked: as `leader_id`, but NO_NODE once this node has resigned."""
+        """The leader that can be asked: as `leader_id`, but NO_NODE after this node has resigned."""
         return NO_NODE if isinstance(self.state.role, Resigned) else self.state.leader_id
 
     @property
     def voters(self) -> VoterSet:
-        """The newest set, committed or not: it counts from its append on."""
+        """The newest set, committed or not: it is valid from its append on."""
         return self.voter_history.last
 
     @property
@@ -176,12 +176,12 @@ class Raft:
 
     @property
     def needs_flush(self) -> bool:
-        """Whether this replica's log has to be made durable before it goes on: observers acknowledge nothing."""
+        """Whether this replica's log has to be made durable before it continues. Not for observers, which acknowledge nothing."""
         return (self.is_voter or self.config.can_become_voter) and self.log.durable_end_offset < self.log.end_offset
 
     def draw_election_deadline(self, now_ms: int, *, is_patient: bool = False) -> int:
-        """When this replica stands for election: sooner if that is expedited, unless `is_patient`. It is patient once it has given its
-        vote: that election may be about to succeed, and only wait for disks."""
+        """Returns when this replica stands for election: sooner in an expedited election, unless `is_patient`. It is patient after it
+        has granted its vote: that election may be about to succeed and only wait for disks."""
         timeout_ms = self.config.election_timeout_ms
         if self._expedited is not None and not is_patient:
             timeout_ms = min(timeout_ms, self._expedited.election_timeout_ms)
@@ -197,7 +197,7 @@ class Raft:
         return ready
 
     def log_is_durable(self, now_ms: int) -> None:
-        """The log was synchronised: the leader counts itself, a follower may fetch on."""
+        """Called after an fsync of the log: the leader counts itself, a follower may fetch again."""
         leadership = self.state.leadership
         if leadership is not None and leadership.note_local_end(self.log.durable_end_offset, self.voters):
             self.advance_high_watermark(leadership.high_watermark)
@@ -217,11 +217,11 @@ class Raft:
             leadership.is_resigning = True
 
     def stop(self) -> None:
-        """Take part no more: a leader resigns, so that the others need not wait for its silence."""
+        """Leave the quorum. A leader resigns, so that the others need not wait for a timeout."""
         self.is_stopping = True
 
     def leader_has_failed(self, node_id: int, now_ms: int) -> None:
-        """The leader's process is gone, or does not answer this node: look for another without waiting for the fetch timeout."""
+        """Called when the leader's process is gone or does not answer: look for another leader without waiting for the fetch timeout."""
         role, epoch = self.state.role, self.epoch
         if not isinstance(role, Follower) or self.state.leader_id != node_id:
             return
@@ -233,7 +233,7 @@ class Raft:
             role.fetch_deadline_ms = min(role.fetch_deadline_ms, now_ms + delay_ms)
 
     def leader_lives(self) -> None:
-        """The leader answers: there is no reason to expedite an election any more."""
+        """Called when the leader answers again: the election is not expedited any more."""
         self._expedited = None
 
     # -- transitions -----------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class Raft:
         if not self.is_voter:
             deadline_ms = NEVER_MS
         elif isinstance(role, (Candidate, Unattached, Resigned)) or (isinstance(role, Prospective) and not role.election.is_lost):
-            deadline_ms = role.election_deadline_ms  # a new epoch of others does not postpone our own candidacy
+            deadline_ms = role.election_deadline_ms  # a new epoch of another candidate does not postpone our own candidacy
         else:
             deadline_ms = self.draw_election_deadline(now_ms)
         self._leave_leadership()
@@ -264,7 +264,7 @@ class Raft:
             logger.info("the metadata quorum's epoch %d is led by node %d", epoch, leader_id)
 
     def become_resigned(self, leadership: Leadership, now_ms: int) -> None:
-        """Lead no more; the others are told, its likeliest successors first."""
+        """Resign; the others are told, the likeliest successors first."""
         self._log_leadership("resigning from epoch %d of the metadata quorum", leadership.epoch)
         voters, successors = self.voters, leadership.successors()
         self._leave_leadership()
@@ -291,7 +291,7 @@ class Raft:
         self.maybe_advance_election(now_ms)
 
     def maybe_advance_election(self, now_ms: int) -> None:
-        """A majority of pre-votes makes a candidate, a majority of votes a leader."""
+        """Become candidate with a majority of pre-votes, or leader with a majority of votes."""
         role = self.state.role
         if isinstance(role, Prospective) and role.election.is_won:
             self.become_candidate(now_ms)
@@ -299,7 +299,7 @@ class Raft:
             self._become_leader(role.election, now_ms)
 
     def end_lost_election(self, now_ms: int) -> None:
-        """The pre-votes were refused, or not given in time: back to the leader of this epoch if one is known."""
+        """Called when the pre-votes were refused or timed out: follow the leader of this epoch again if one is known."""
         state = self.state
         assert isinstance(state.role, Prospective)
         if self._expedited is not None and not state.role.election.is_heard:
@@ -310,8 +310,9 @@ class Raft:
             self.become_unattached(state.epoch, now_ms, leader_id=state.leader_id)
 
     def gives_way_to(self, candidate_id: int, end: OffsetAndEpoch, now_ms: int) -> bool:
-        """Whether this voter gives its pre-vote to a candidate whose log ends at `end`, where Raft's own rules allow it. Only one voter
-        should stand in an expedited election: a follower that gives it waits longer itself, and the later in order of two that stand."""
+        """Whether this voter grants its pre-vote to a candidate whose log ends at `end`, provided that Raft's own rules allow it. Only
+        one voter should stand in an expedited election. So a follower that grants it then waits longer itself, and of two candidates the
+        later in the order grants it."""
         role, expedited = self.state.role, self._expedited
         if expedited is None:
             return True
@@ -324,12 +325,12 @@ class Raft:
         return True
 
     def succession_deadline(self, role: Follower, deadline_ms: int) -> int:
-        """When this voter stands whose leader has resigned and leaves it until `deadline_ms`: no later than an expedited election. A leader
-        that was just started tells everyone that it leads no more, and names no successors."""
+        """Returns when this voter stands after its leader has resigned and has given it until `deadline_ms`: at the latest when an
+        expedited election would. A leader that was just restarted resigns without naming successors."""
         return deadline_ms if self._expedited is None else min(role.fetch_deadline_ms, deadline_ms)
 
     def shorten_lost_election(self, now_ms: int) -> None:
-        """The votes were shared. Only an expedited election has nothing to wait for; else another candidate may be winning."""
+        """Called after split votes. Only an expedited election tries again sooner: otherwise another candidate may be winning."""
         role = self.state.role
         if isinstance(role, Candidate) and role.election.is_lost and self._expedited is not None:
             delay_ms = self._expedited.retry_delay_ms(self.voters, self.config.me.node_id)
@@ -348,7 +349,7 @@ class Raft:
                 self.voter_history.add(record.offset, VoterSet.from_record(record.value))
 
     def kraft_records_at(self, offset: int) -> list[tuple[ControlRecordType, Any]]:
-        """What a snapshot that ends at `offset` (exclusive) has to say of the quorum: nothing before kraft.version 1."""
+        """Returns the quorum's control records for a snapshot that ends at `offset` (exclusive): none before kraft.version 1."""
         version = self.version_history.at(offset - 1)
         if version < RECONFIGURABLE:
             return []
@@ -359,7 +360,7 @@ class Raft:
         ]
 
     def append_voters(self, voters: VoterSet, now_ms: int) -> int:
-        """Write the new set to the log, from where on it counts; returns the record's offset."""
+        """Write the new set to the log; it is valid from there on. Returns the record's offset."""
         record = voters.to_record()
         offset = self.log.append_control_records([(ControlRecordType.KRAFT_VOTERS, record)], epoch=self.epoch, now_ms=now_ms)
         self.voter_history.add(offset, voters)
@@ -371,20 +372,20 @@ class Raft:
         self._ready.replies.append(Reply(token, response))
 
     def send(self, node: Node, make_request: Callable[[], Any], now_ms: int) -> int:
-        """Send if the peer may be asked now; returns when to look at it again."""
+        """Send if the peer may be asked now. Returns when to check again."""
         if self.peers.is_ready(node, now_ms):
             self._ready.outgoing.append(Outgoing(node, self.peers.note_sent(node, now_ms), make_request()))
         return self.peers.wait_until_ms(node)
 
     def node_of(self, node_id: int, endpoints: Endpoints) -> Node:
-        """KeyError when the peer has no address on our listener."""
+        """Returns the peer as a Node. KeyError if it has no address on our listener."""
         host, port = endpoints[self.config.listener_name]
         return Node(node_id, host, port)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _restore(self, vote: Vote, now_ms: int) -> None:
-        """Begin where the last life ended; never as leader, whose followers may have another one by now."""
+        """Restore the role of the last run, but never as leader: its followers may have another one by now."""
         state, me = self.state, self.config.me
         last_epoch = self.log.last_epoch
         if vote.epoch < last_epoch:
@@ -397,7 +398,7 @@ class Raft:
         state.vote = vote
         if vote.leader_id == me.node_id:
             others = {voter_id: None for voter_id in self.voters.ids if voter_id != me.node_id}
-            deadline_ms = deadline_ms if self.is_voter else self.draw_election_deadline(now_ms)  # it may be no voter any more
+            deadline_ms = deadline_ms if self.is_voter else self.draw_election_deadline(now_ms)  # it may not be a voter any more
             state.role = Resigned(deadline_ms, others, [])
         elif vote.voted == me and self.is_voter:
             state.role = Candidate(Election(self.voters, {me.node_id: None}), deadline_ms)
@@ -408,7 +409,7 @@ class Raft:
             state.role = Unattached(deadline_ms)
         if self.voters.is_only_voter(me):
             if not isinstance(state.role, Candidate):
-                self.become_prospective(now_ms)  # there is nobody to wait for
+                self.become_prospective(now_ms)  # there are no others to wait for
             else:
                 self.maybe_advance_election(now_ms)
 
@@ -441,7 +442,7 @@ class Raft:
         records: list[tuple[ControlRecordType, Any]] = [(ControlRecordType.LEADER_CHANGE, change)]
         voters = None
         if self.kraft_version >= RECONFIGURABLE and (self.voter_history.last_offset == -1 or self.voters.needs_update(leadership.me)):
-            # The voters came with the format's snapshot, or the leader has moved: the log says so from here on.
+            # The voters are those of the format's snapshot, or the leader's address has changed: write them to the log.
             voters = self.voters.update(leadership.me)
             assert voters is not None, "only a voter leads"
             records.append((ControlRecordType.KRAFT_VERSION, KRaftVersionRecord(k_raft_version=self.kraft_version)))
@@ -455,7 +456,7 @@ class Raft:
         logger.log(logging.DEBUG if self.voters.is_only_voter(self.config.me) else logging.INFO, message, *facts)
 
     def _leave_leadership(self) -> None:
-        """Requests that wait for this leader fail, because it leads no more; RaftRequests answers the parked fetches."""
+        """Fail the requests that wait for this leader. RaftRequests answers the parked fetches."""
         leadership = self.state.leadership
         if leadership is not None:
             self.on_leadership_lost(leadership.change)

@@ -1,4 +1,4 @@
-"""What the raft core asks of its log. All calls are synchronous; making the log durable is the driver's, off the loop.
+"""The log interface of the raft core. All calls are synchronous; the driver makes the log durable, off the loop.
 
 Source: org.apache.kafka.raft.ReplicatedLog.
 """
@@ -18,7 +18,7 @@ PARTITION = 0
 
 
 class OffsetAndEpoch(NamedTuple):
-    """Where a log or a snapshot ends: the offset (exclusive), and the epoch of the last record before it."""
+    """The end of a log or a snapshot: the offset (exclusive), and the epoch of the last record before it."""
 
     offset: int
     epoch: int
@@ -33,7 +33,7 @@ class ControlRecord(NamedTuple):
 
 
 class Position(Enum):
-    """How a follower's (fetch offset, last fetched epoch) lies to the leader's log."""
+    """The relation of a follower's (fetch offset, last fetched epoch) to the leader's log."""
 
     VALID = "valid"
     DIVERGING = "diverging"
@@ -58,7 +58,7 @@ class RaftLog(Protocol):
 
     @property
     def durable_end_offset(self) -> int:
-        """Everything below it survives a power cut."""
+        """The end of the records that survive a power cut."""
         ...
 
     @property
@@ -73,11 +73,11 @@ class RaftLog(Protocol):
     def earliest_snapshot(self) -> OffsetAndEpoch | None: ...
 
     def end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """Where the newest epoch at or before `epoch` ends."""
+        """Returns where the newest epoch at or before `epoch` ends."""
         ...
 
     def begin_epoch(self, epoch: int) -> None:
-        """This node leads `epoch` from the log's end on."""
+        """Record that this node leads `epoch` from the log's end on."""
         ...
 
     def append_records(self, records: Sequence[Any], *, epoch: int, now_ms: int) -> int:
@@ -106,7 +106,7 @@ class RaftLog(Protocol):
         ...
 
     def begin_snapshot(self, snapshot: OffsetAndEpoch) -> int | None:
-        """Make room for a snapshot that will be fetched; returns the bytes there, None when it is stored already."""
+        """Prepare a snapshot that will be fetched. Returns the number of bytes already there; None if it is stored completely."""
         ...
 
     def append_snapshot(self, snapshot: OffsetAndEpoch, position: int, content: Any) -> None:
@@ -114,12 +114,12 @@ class RaftLog(Protocol):
         ...
 
     def finish_snapshot(self, snapshot: OffsetAndEpoch, *, now_ms: int) -> list[ControlRecord]:
-        """The snapshot is whole: begin the log anew at its end. Returns the voters and kraft version in it."""
+        """Called when the snapshot is complete: restart the log at its end. Returns the voters and kraft version in it."""
         ...
 
 
 def check_position(log: RaftLog, fetch_offset: int, last_fetched_epoch: int) -> PositionCheck:
-    """What a leader answers to a fetch from there (ReplicatedLog.validateOffsetAndEpoch)."""
+    """Returns a leader's verdict on a follower's position (ReplicatedLog.validateOffsetAndEpoch)."""
     if log.start_offset == 0 and fetch_offset == 0:
         return PositionCheck(Position.VALID, OffsetAndEpoch(0, 0))
     earliest = log.earliest_snapshot
@@ -138,7 +138,7 @@ def check_position(log: RaftLog, fetch_offset: int, last_fetched_epoch: int) -> 
 
 
 def truncation_offset(log: RaftLog, diverging: OffsetAndEpoch) -> int:
-    """Where a follower cuts its log that diverges from a leader whose `diverging.epoch` ends at `diverging.offset`."""
+    """Returns where a follower truncates its log. The leader's epoch `diverging.epoch` ends at `diverging.offset`."""
     if diverging.epoch == 0:
         return min(diverging.offset, log.end_offset)
     own = log.end_of_epoch(diverging.epoch)

@@ -153,7 +153,7 @@ def remove_voter_request(cluster_id: str, voter: ReplicaKey) -> remove_raft_vote
 
 
 class LeaderFacts:
-    """Who leads which epoch, and where it is reached on the listener that a request came by; told in every answer."""
+    """The leader of the epoch, and its endpoint on the listener by which a request came. Every answer carries them."""
 
     __slots__ = ("address", "epoch", "leader_id")
 
@@ -224,7 +224,7 @@ def update_voter_response(facts: LeaderFacts, error: ErrorCode) -> update_raft_v
 
 
 def describe_quorum_nodes(voters: VoterSet, version: int) -> list[describe_quorum.Node]:
-    """Where the voters are reached; told since version 2."""
+    """Returns the voters' endpoints, which answers carry since version 2."""
     if version < 2:
         return []
     return [
@@ -237,7 +237,7 @@ def describe_quorum_nodes(voters: VoterSet, version: int) -> list[describe_quoru
 
 
 def only_partition(message: Any, topics: Any) -> Any | None:
-    """The metadata partition's part of a request or response; None when it is about anything else, or about nothing."""
+    """Returns the metadata partition's part of a request or response; None if it has any other partition, or none."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     topic = topics[0]

@@ -1,7 +1,7 @@
 """The answers of a raft replica to its peers' requests.
 
-Every request names the epoch that its sender is in: a newer one makes this replica forget the older. Fetches that there is nothing for
-are parked until there is, their wait is over, or the leadership ends.
+Every request names its sender's epoch; a newer one ends this replica's older epoch. Fetches without new records are parked until there are
+some, their wait is over, or the leadership ends.
 
 Source: the handle…Request methods of org.apache.kafka.raft.KafkaRaftClient.
 """
@@ -29,12 +29,12 @@ from protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshot
 from protocol.messages.vote import VoteRequest, VoteResponse
 from protocol.uuids import ZERO_UUID
 
-BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)  # what formatting leaves; it is never sent
+BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)  # written by `format`; it is never sent
 PARKED_FETCHES_MAX = 1_000  # of voters and observers; beyond it a fetch is answered at once, empty
 
 
 class _Request(NamedTuple):
-    """One request: how it came, and who waits for the answer."""
+    """One request: its token, version and listener."""
 
     token: Any
     message: Any
@@ -65,19 +65,19 @@ class RaftRequests:
         }
 
     def handle(self, token: Any, message: Any, version: int, listener_name: str, now_ms: int) -> None:
-        """Answer `message`, now or later, to `token`. Endpoints are those of the listener that it came by."""
+        """Answer `message`, now or later, with `token`. Endpoints in the answer are those of the listener by which it came."""
         self._handlers[type(message)](_Request(token, message, version, listener_name), now_ms)
 
     # -- parked fetches --------------------------------------------------------------------------------------------
 
     def progress(self, now_ms: int) -> None:
-        """The log has grown or the high watermark has moved: answer the fetches that have something to get."""
+        """Called when the log has grown or the high watermark has moved: answer the fetches that have something to get."""
         parked, self._parked = self._parked, []
         for each in parked:
             self._answer_or_park(each, now_ms)
 
     def expire(self, now_ms: int) -> int:
-        """Answer the fetches whose wait is over, as they stand; returns when the next one's is."""
+        """Answer the fetches whose wait is over. Returns when the next wait ends."""
         due = [each for each in self._parked if now_ms >= each.deadline_ms]
         if due:
             self._parked = [each for each in self._parked if now_ms < each.deadline_ms]
@@ -86,7 +86,7 @@ class RaftRequests:
         return min((each.deadline_ms for each in self._parked), default=NEVER_MS)
 
     def leadership_ends(self) -> None:
-        """This replica answers no waiting request any more: their senders must look for the new leader."""
+        """Called when the leadership ends: all parked fetches are answered with an error, so that their senders look for the new leader."""
         parked, self._parked = self._parked, []
         for each in parked:
             self._raft.reply(each.request.token, self._failed_fetch(each.request, ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -147,19 +147,20 @@ class RaftRequests:
             role = raft.state.role
             if isinstance(role, Follower) and raft.leader_id == partition.leader_id:
                 role.fetch_deadline_ms = raft.succession_deadline(role, now_ms + self._succession_backoff_ms(partition))
-                role.has_fetched = False  # the leader itself says that it is none any more
+                role.has_fetched = False  # the leader itself has resigned
         facts = self._facts(request)
         raft.reply(request.token, messages.end_quorum_epoch_response(facts, request.version, error or ErrorCode.NONE))
 
     def _follow(self, message: Any, partition: Any, now_ms: int) -> None:
-        """A leader has made itself known."""
+        """Follow the leader that sent this request."""
         raft = self._raft
         endpoints = {each.name: (each.host, each.port) for each in message.leader_endpoints}
         self_or_known = endpoints or raft.voters.endpoints_of(partition.leader_id)
         maybe_follow(raft, partition.leader_id, partition.leader_epoch, self_or_known, now_ms)
 
     def _succession_backoff_ms(self, partition: Any) -> int:
-        """The first of the preferred successors stands at once, the others one after the other behind it."""
+        """Returns the delay of this voter's candidacy: the first of the preferred successors stands at once, the others follow one by
+        one."""
         raft, me = self._raft, self._raft.config.me
         candidates = [ReplicaKey(each.candidate_id, each.candidate_directory_id) for each in partition.preferred_candidates]
         candidates = candidates or [ReplicaKey(node_id) for node_id in partition.preferred_successors]
@@ -299,7 +300,7 @@ class RaftRequests:
     # -- checks ----------------------------------------------------------------------------------------------------
 
     def _check(self, request: _Request, response_class: Any) -> Any | None:
-        """The partition that the request is about; None when it was refused as a whole."""
+        """Returns the request's partition; None if the request was refused as a whole."""
         raft, message = self._raft, request.message
         if message.cluster_id is not None and message.cluster_id != raft.config.cluster_id:
             raft.reply(request.token, response_class(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
@@ -325,7 +326,7 @@ class RaftRequests:
         return ErrorCode.BROKER_NOT_AVAILABLE if raft.is_stopping else None
 
     def _is_for_me(self, voter_id: int, directory_id: bytes) -> bool:
-        """Whether the voter that the sender means is this replica; it may not know the directory, or (version 0) say nothing."""
+        """Whether the request's target is this replica. The sender may not know the directory, or (version 0) name no target."""
         me = self._raft.config.me
         return voter_id == NO_NODE or (voter_id == me.node_id and directory_id in (ZERO_UUID, me.directory_id))
 
@@ -335,10 +336,10 @@ class RaftRequests:
 
 
 def maybe_follow(raft: Raft, leader_id: int, epoch: int, endpoints: Any, now_ms: int) -> None:
-    """Somebody says that `leader_id` leads `epoch`, or (NO_NODE) that the epoch has begun: follow if that is news."""
+    """Handle another node's statement that `leader_id` leads `epoch`, or (NO_NODE) that the epoch has begun: follow if it is new."""
     knows_better = leader_id != NO_NODE and len(endpoints) > len(raft.state.leader_endpoints) and isinstance(raft.state.role, Follower)
     if leader_id == raft.config.me.node_id:
-        return  # an old acquaintance's memory of an epoch of ours that has ended
+        return  # the other node remembers an epoch of our leadership that has ended
     if epoch > raft.epoch:
         if leader_id != NO_NODE and endpoints:
             raft.become_follower(epoch, leader_id, endpoints, now_ms)
@@ -351,5 +352,5 @@ def maybe_follow(raft: Raft, leader_id: int, epoch: int, endpoints: Any, now_ms:
 
 
 def _wall_clock_ms(time_ms: int, to_wall_clock_ms: Callable[[int], int]) -> int:
-    """-1 stays -1: it says that the replica never fetched, or never caught up."""
+    """Converts a monotonic time. -1 stays -1: the replica has never fetched, or never caught up."""
     return time_ms if time_ms < 0 else to_wall_clock_ms(time_ms)

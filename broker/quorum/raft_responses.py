@@ -1,4 +1,4 @@
-"""What a raft replica does with the answers to its own requests, and with requests that were never answered.
+"""Handles the answers to a raft replica's own requests, and requests that got no answer.
 
 Source: the handle…Response methods of org.apache.kafka.raft.KafkaRaftClient.
 """
@@ -34,7 +34,7 @@ _STALE_ERRORS = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class RaftResponses:
-    """Steps a Raft with answers. `on_api_versions` gets those of a voter to be added."""
+    """See the module's docstring. `on_api_versions` gets the ApiVersions answer of a voter to be added."""
 
     def __init__(self, raft: Raft) -> None:
         self._raft = raft
@@ -52,7 +52,7 @@ class RaftResponses:
         }
 
     def handle(self, outgoing: Outgoing, response: Any | None, now_ms: int) -> None:
-        """`response` answers `outgoing`; None when none will come. An answer to what was given up is ignored."""
+        """Handle `response` to `outgoing`; None if there will be no answer. Answers to abandoned requests are ignored."""
         peers = self._raft.peers
         if not peers.is_expected(outgoing.node, outgoing.correlation_id):
             return
@@ -105,14 +105,14 @@ class RaftResponses:
         raft = self._raft
         partition, handled = self._open(outgoing, response, now_ms)
         if handled is not None:
-            # Kafka asks again at once. Voters without a leader would then ask each other as fast as the network answers.
+            # Kafka asks again at once. Voters without a leader would then ask each other as fast as the network allows.
             return handled and raft.leader_id != NO_NODE
         role = raft.state.role
         if not isinstance(role, Follower):
             return False
         asked = outgoing.request.topics[0].partitions[0]
         if asked.current_leader_epoch != raft.epoch or asked.fetch_offset != raft.log.end_offset:
-            return True  # the log has changed since
+            return True  # the log has changed meanwhile
         if partition.diverging_epoch.epoch >= 0:
             self._truncate(OffsetAndEpoch(partition.diverging_epoch.end_offset, partition.diverging_epoch.epoch), now_ms)
         elif partition.snapshot_id.epoch >= 0 and partition.snapshot_id.end_offset >= 0:
@@ -203,7 +203,7 @@ class RaftResponses:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _open(self, outgoing: Outgoing, response: Any, now_ms: int) -> tuple[Any, bool | None]:
-        """The one partition of an answer. Where there is nothing more to do, also whether the peer is fine; else None."""
+        """Returns the partition of an answer (None if it has none) and, if there is nothing more to process, whether the peer is fine; else None."""
         if response.error_code:
             return None, self._unexpected(outgoing, response.error_code)
         partition = messages.only_partition(response, response.responses if isinstance(response, FetchResponse) else response.topics)
@@ -218,7 +218,7 @@ class RaftResponses:
     def _common(
         self, response: Any, error: int, leader_id: int, epoch: int, now_ms: int, endpoints: dict[str, tuple[str, int]] | None = None
     ) -> bool | None:
-        """What an answer says of the epoch and its leader. None: process the rest; else whether the peer is fine."""
+        """Process the epoch and the leader of an answer. Returns None if the rest has to be processed; else whether the peer is fine."""
         raft = self._raft
         if endpoints is None:
             found = [each for each in getattr(response, "node_endpoints", ()) if each.node_id == leader_id]

@@ -1,4 +1,4 @@
-"""What a raft replica does in its role as time passes: it fetches, asks for votes, announces itself, or stands for election.
+"""A raft replica's actions in its role: fetching, requests for votes, announcements, and candidacies at their deadlines.
 
 Source: the poll… methods of org.apache.kafka.raft.KafkaRaftClient.
 """
@@ -20,7 +20,7 @@ POLL_STEPS_MAX = 8  # changes of role at one moment: from follower to leader, in
 
 
 class RaftRoles:
-    """Sends through `raft`, and changes its role when a deadline is over."""
+    """Sends through `raft`, and changes its role when a deadline has passed."""
 
     def __init__(self, raft: Raft) -> None:
         self._raft = raft
@@ -29,7 +29,7 @@ class RaftRoles:
         self._peers = raft.peers
 
     def poll(self, now_ms: int) -> int:
-        """Do what is due; returns when to call again (ms), at the latest. To be called after everything else too."""
+        """Do everything that is due. Returns when to call again at the latest (ms). It has to be called after every other event too."""
         for _ in range(POLL_STEPS_MAX):
             role = self._state.role
             wake_ms = self._poll_role(now_ms)
@@ -99,16 +99,16 @@ class RaftRoles:
             if self._peers.is_ready(leader, now_ms):
                 role.update_voter_deadline_ms = now_ms + self._config.fetch_timeout_ms
             namesake = self._raft.voters.find(self._config.me.node_id)
-            if namesake is not None:  # this node with another disk: that voter will never vote again
+            if namesake is not None:  # this node with another directory: that voter will never vote again
                 key = namesake.key
                 return self._raft.send(leader, lambda: self._messages.remove_voter_request(self._config.cluster_id, key), now_ms)
             return self._raft.send(leader, self._add_voter_request, now_ms)
         return self._fetch(role, now_ms)
 
     def _fetch(self, role: Follower, now_ms: int) -> int:
-        """Fetch from the leader, or, where it does not answer, ask the bootstrap servers for another."""
+        """Fetch from the leader. If it does not answer, ask the bootstrap servers for another one."""
         if self._raft.needs_flush:
-            return NEVER_MS  # the fetch would acknowledge what is not durable; `poll` is called after the flush
+            return NEVER_MS  # the fetch would acknowledge records that are not durable; `poll` is called after the flush
         leader = self._leader_node()
         if self._peers.has_timed_out(leader, now_ms):
             self._peers.reset(leader)
@@ -159,12 +159,13 @@ class RaftRoles:
 
     @functools.cached_property
     def _messages(self) -> ModuleType:
-        from broker.quorum import raft_messages  # the start of a quorum of one, which sends nothing, need not load them
+        from broker.quorum import raft_messages  # late: a quorum of one sends nothing and need not load them
 
         return raft_messages
 
     def _fetch_request(self) -> Any:
-        # A leader that has not told its high watermark yet is told none, and answers at once: a starting node waits for it.
+        # If this replica does not know the leader's high watermark, the fetch has none, so the leader answers at once: a starting node
+        # waits for it.
         known = None if self._state.leader_high_watermark is None else self._raft.high_watermark
         config = self._config
         return self._messages.fetch_request(

@@ -6,7 +6,7 @@
         │                                                                                                      ▼ majority
     any role: a higher epoch ─► Unattached, a leader of this epoch ─► Follower ──fetch timeout──► Prospective   Resigned
 
-What must survive a restart (epoch, vote, leader) is marked as changed; the driver writes it before anything is sent.
+Changes that must survive a restart (epoch, vote, leader) are marked; the driver writes them before anything is sent.
 
 Source: org.apache.kafka.raft.QuorumState and its EpochState classes; KIP-595, KIP-996 (pre-vote).
 """
@@ -22,7 +22,7 @@ from broker.quorum.voters import NO_ENDPOINTS, NO_NODE, Endpoints, ReplicaKey, V
 
 
 class Election:
-    """The votes of one round. Voters are those of its beginning; the candidate has voted for itself."""
+    """The votes of one round. The voters are those of the round's start; the candidate has voted for itself."""
 
     __slots__ = ("granted", "refused", "voters")
 
@@ -45,7 +45,7 @@ class Election:
 
     @property
     def is_heard(self) -> bool:
-        """Whether a majority has answered, or counts as if it had."""
+        """Whether a majority has answered, or is counted as having answered."""
         return len(self.granted) + len(self.refused) >= self.majority
 
     @property
@@ -61,7 +61,7 @@ class Election:
 
 
 class Unattached:
-    """Knows the epoch and perhaps who leads it, but not how to reach that leader. May have voted in it."""
+    """Knows the epoch and perhaps its leader, but not the leader's address. May have voted in it."""
 
     __slots__ = ("election_deadline_ms",)
 
@@ -70,7 +70,7 @@ class Unattached:
 
 
 class Prospective:
-    """Asks whether it would be voted for, before it disturbs anyone with a new epoch."""
+    """Asks whether it would get votes, before it disturbs others with a new epoch."""
 
     __slots__ = ("election", "election_deadline_ms")
 
@@ -113,7 +113,7 @@ class Follower:
 
 
 class Resigned:
-    """Led this epoch and does not any more; tells the voters, so that they need not wait for their timeouts."""
+    """Led this epoch until it resigned. It tells the voters, so that they need not wait for their timeouts."""
 
     __slots__ = ("election_deadline_ms", "successors", "unacknowledged")
 
@@ -127,7 +127,7 @@ Role = Unattached | Prospective | Candidate | Follower | Leadership | Resigned
 
 
 class Vote(NamedTuple):
-    """What a replica must remember over a restart: in which epoch it is, whom it voted for there, who leads it."""
+    """The durable state of a replica: its epoch, its vote there, and the leader."""
 
     epoch: int = 0
     leader_id: int = NO_NODE
@@ -135,7 +135,7 @@ class Vote(NamedTuple):
 
 
 class RaftState:
-    """See the module's docstring. Owner: Raft. `high_watermark` never goes back, None until it is known."""
+    """See the module's docstring. Owner: Raft. `high_watermark` never goes back; it is None until it is known."""
 
     def __init__(self, me: ReplicaKey) -> None:
         self.me = me
@@ -157,7 +157,7 @@ class RaftState:
 
     @property
     def leadership(self) -> Leadership | None:
-        """What this replica knows as the leader; None when it does not lead."""
+        """The leader's state; None if this replica does not lead."""
         return self.role if isinstance(self.role, Leadership) else None
 
     def become_unattached(self, epoch: int, deadline_ms: int, *, leader_id: int = NO_NODE) -> None:
@@ -166,7 +166,7 @@ class RaftState:
         self._change(Unattached(deadline_ms), Vote(epoch, leader_id, voted))
 
     def become_prospective(self, voters: VoterSet, deadline_ms: int) -> None:
-        """In memory only: nothing is promised to anyone."""
+        """Start a round of pre-votes. In memory only, because it promises nothing."""
         assert not isinstance(self.role, (Leadership, Prospective))
         self.role = Prospective(Election(voters, {self.me.node_id: None}), deadline_ms)
 
@@ -194,13 +194,13 @@ class RaftState:
         self.role = Resigned(deadline_ms, others, successors)
 
     def add_vote(self, candidate: ReplicaKey, deadline_ms: int) -> None:
-        """Promise this epoch's vote to `candidate`; the election timeout begins anew."""
+        """Promise this epoch's vote to `candidate` and restart the election timeout."""
         assert isinstance(self.role, (Unattached, Prospective)) and self.vote.voted is None and candidate.node_id != self.me.node_id
         self.role.election_deadline_ms = deadline_ms
         self._change(self.role, Vote(self.epoch, self.leader_id, candidate))
 
     def would_vote_for(self, candidate: ReplicaKey, *, is_log_current: bool, is_pre_vote: bool) -> bool:
-        """Whether `candidate`, of this epoch, gets a vote or a pre-vote. `is_log_current`: its log is not behind ours."""
+        """Whether `candidate`, of this epoch, gets a vote or a pre-vote. `is_log_current` means that its log is not behind ours."""
         role = self.role
         if isinstance(role, Follower):
             return is_pre_vote and not role.has_fetched and is_log_current

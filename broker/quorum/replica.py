@@ -1,6 +1,7 @@
-"""RaftReplica: one replica of the metadata quorum without I/O, as its driver sees it: requests, responses and time in, a Ready out.
+"""RaftReplica: one replica of the metadata quorum without I/O. Its driver passes in requests, responses and the time, and takes a Ready
+out.
 
-It wires the parts of the core together and keeps the rule that after every event the roles are polled.
+It connects the parts of the core, and polls the roles after every event.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class RaftReplica:
-    """Every method takes the monotonic time in ms; `wake_ms` says when `poll` has to be called next, at the latest.
+    """Every method takes the monotonic time in ms. `wake_ms` is the latest time of the next `poll`.
 
-    After any call the driver takes the Ready: it writes the vote, then sends; and it synchronises the log while `needs_flush`, then calls
+    After any call the driver takes the Ready: it writes the vote, then sends the rest. If `needs_flush`, it fsyncs the log, then calls
     `log_is_durable`. `on_high_watermark` is called when more is committed.
     """
 
@@ -56,17 +57,17 @@ class RaftReplica:
         self.poll(now_ms)
 
     def handle_response(self, outgoing: Outgoing, response: Any | None, now_ms: int) -> None:
-        """The answer to a request of ours, None when there will be none."""
+        """Handle the answer to a request of ours; None if there will be none."""
         self._get_exchange().handle_response(outgoing, response, now_ms)
         self.poll(now_ms)
 
     def log_is_durable(self, now_ms: int) -> None:
-        """The log was synchronised up to its `durable_end_offset`."""
+        """Called after an fsync of the log up to its `durable_end_offset`."""
         self.raft.log_is_durable(now_ms)
         self.poll(now_ms)
 
     def propose(self, epoch: int, records: Sequence[Any], *, now_ms: int) -> int:
-        """See `Raft.propose`. Followers that wait get the records at once."""
+        """See `Raft.propose`. Parked fetches of followers get the records at once."""
         offset = self.raft.propose(epoch, records, now_ms=now_ms)
         self._has_progress = True
         self.poll(now_ms)
@@ -92,7 +93,7 @@ class RaftReplica:
     # -- work for the driver ----------------------------------------------------------------------------------------
 
     def poll(self, now_ms: int) -> None:
-        """Do what is due, until nothing is."""
+        """Poll the roles until nothing is due."""
         if self._exchange is not None:
             self._exchange.voters.expire(now_ms)
         wake_ms = self._roles.poll(now_ms)
@@ -100,7 +101,7 @@ class RaftReplica:
             self._has_progress = False
             self._told_end_offset = self.raft.log.end_offset
             if self._exchange is not None:
-                self._exchange.requests.progress(now_ms)  # a fetch that is answered may move the high watermark, which others wait for
+                self._exchange.requests.progress(now_ms)  # an answered fetch may move the high watermark, for which others wait
             wake_ms = min(wake_ms, self._roles.poll(now_ms))
         self.wake_ms = wake_ms if self._exchange is None else min(wake_ms, self._exchange.requests.expire(now_ms))
 

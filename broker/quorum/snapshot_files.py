@@ -1,6 +1,7 @@
 """The snapshot files of the metadata log: `<20-digit end offset>-<10-digit epoch>.checkpoint`, whole or not there at all (KIP-630).
 
-One that is being fetched is written under `.checkpoint.part` and gets its name once it is whole and durable; leftovers go at a start.
+A snapshot that is being fetched is written to a `.checkpoint.part` file, which gets its name when it is complete and durable. Leftover
+parts are deleted at the start.
 Owner: QuorumLog. All calls block for the disk; a piece of PIECE_BYTES takes well under a millisecond from the page cache.
 
 Source: org.apache.kafka.snapshot.Snapshots, FileRawSnapshotReader, FileRawSnapshotWriter.
@@ -29,7 +30,7 @@ def snapshot_name(snapshot: OffsetAndEpoch) -> str:
 
 
 class SnapshotFiles:
-    """The snapshots in one directory, by what they cover."""
+    """The snapshots in one directory, by their end offset and epoch."""
 
     def __init__(self, directory: Path, disk: Disk = SYSTEM_DISK) -> None:
         self.directory = directory
@@ -63,17 +64,17 @@ class SnapshotFiles:
         return self._known[snapshot]
 
     def note_written(self, snapshot: OffsetAndEpoch) -> None:
-        """The file is there now, durably: somebody else wrote it."""
+        """Add a snapshot whose file another object has written durably."""
         self._known[snapshot] = self.directory / snapshot_name(snapshot)
 
     def forget(self, snapshot: OffsetAndEpoch) -> Path:
-        """It counts no more; the caller deletes the file that is returned."""
+        """Remove the snapshot from the list. The caller deletes the returned file."""
         return self._known.pop(snapshot)
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def read(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[bytes, int] | None:
-        """Bytes from `position`, and the file's size; None when there is no such snapshot."""
+        """Returns the bytes from `position`, and the file's size; None if there is no such snapshot."""
         path = self._known.get(snapshot)
         if path is None:
             return None
@@ -88,7 +89,7 @@ class SnapshotFiles:
     # -- receiving -------------------------------------------------------------------------------------------------
 
     def begin(self, snapshot: OffsetAndEpoch) -> None:
-        """Make an empty file for a snapshot that will be fetched."""
+        """Create an empty file for a snapshot that will be fetched."""
         path = self._part(snapshot)
         with storage_errors("create", path):
             self._disk.close(self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
@@ -105,7 +106,7 @@ class SnapshotFiles:
                 self._disk.close(descriptor)
 
     def finish(self, snapshot: OffsetAndEpoch) -> Path:
-        """The file is whole: make it durable under its name."""
+        """Called when the file is complete: make it durable under its name."""
         part = self._part(snapshot)
         with storage_errors("synchronise", part):
             descriptor = self._disk.open(part, os.O_RDONLY | os.O_CLOEXEC)

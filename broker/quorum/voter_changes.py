@@ -1,7 +1,7 @@
-"""Changes of the voter set that a leader is asked for (KIP-853): one at a time, and only once the one before is committed.
+"""Changes of the voter set at the leader (KIP-853): one at a time, each after the previous one is committed.
 
-Adding a voter takes a look at the newcomer's kraft.version range first (ApiVersions, over its controller listener); it must have
-caught up as an observer. Removing the leader makes it resign once that is committed.
+Before a voter is added, the leader checks its kraft.version range (ApiVersions at its controller listener), and it must have caught up as
+an observer. A removed leader resigns when its removal is committed.
 
 Source: org.apache.kafka.raft.internals.AddVoterHandler, RemoveVoterHandler, UpdateVoterHandler.
 """
@@ -20,7 +20,8 @@ class ChangeKind(Enum):
 
 
 class VoterChange:
-    """The change under way. `token` is who waits for the answer; `offset` that of the record, None while the newcomer is asked."""
+    """The pending change. `token` identifies the request to answer. `offset` is that of the record; None while the new voter's
+    ApiVersions answer is awaited."""
 
     __slots__ = ("deadline_ms", "endpoints", "is_answered_when_appended", "key", "kind", "offset", "token")
 

@@ -1,6 +1,6 @@
 """AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter at the leader, and the change from kraft.version 0 to 1 (KIP-853).
 
-One change at a time, and only once the one before is committed: then any two majorities of neighbouring sets share a voter.
+Changes are made one at a time, each after the previous one is committed, so any two majorities of neighbouring sets share a voter.
 
 Source: org.apache.kafka.raft.internals.AddVoterHandler, RemoveVoterHandler, UpdateVoterHandler; LeaderState.
 """
@@ -90,7 +90,7 @@ class VoterHandlers:
     # -- events ----------------------------------------------------------------------------------------------------
 
     def api_versions_answered(self, outgoing: Outgoing, response: Any | None, now_ms: int) -> bool:
-        """The newcomer has told, or not, what it supports. Returns whether it is fine."""
+        """Handle the new voter's ApiVersions answer, or its absence. Returns whether the peer is fine."""
         raft, leadership = self._raft, self._raft.state.leadership
         change = None if leadership is None else leadership.change
         if leadership is None or change is None or change.offset is not None or change.key.node_id != outgoing.node.node_id:
@@ -115,7 +115,7 @@ class VoterHandlers:
         return True
 
     def high_watermark_moved(self) -> None:
-        """A change whose record is committed is done. A leader that is no voter any more resigns."""
+        """Complete a change whose record is committed. A leader that is not a voter any more resigns."""
         raft, leadership = self._raft, self._raft.state.leadership
         if leadership is None or leadership.change is None or leadership.change.offset is None:
             return
@@ -135,8 +135,8 @@ class VoterHandlers:
             self._answer(change.kind, change.token, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 
     def upgrade_kraft_version(self, level: int, *, is_validated_only: bool, now_ms: int) -> int | None:
-        """Finalise kraft.version at `level`: the voters move into the log. Returns the offset of the last record, None when nothing is
-        to be done. KafkaError when it cannot be (LeaderState.maybeAppendUpgradedKRaftVersion)."""
+        """Finalise kraft.version at `level`: the voters move into the log. Returns the offset of the last record; None if there is
+        nothing to do. KafkaError if it is refused (LeaderState.maybeAppendUpgradedKRaftVersion)."""
         raft, leadership = self._raft, self._raft.state.leadership
         if leadership is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
@@ -175,7 +175,7 @@ class VoterHandlers:
         return leadership
 
     def _check_idle(self, leadership: Leadership, now_ms: int) -> None:
-        """A change may begin: none is under way, voters are in the log, and the last set there is committed."""
+        """Check that a change may begin: none is pending, the voters are in the log, and the last set there is committed."""
         raft = self._raft
         self.expire(now_ms)
         if leadership.change is not None:

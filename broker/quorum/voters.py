@@ -1,6 +1,6 @@
-"""Who votes in the metadata quorum: replica keys, sets of voters, and how the set changed along the log (KIP-853).
+"""The voters of the metadata quorum: replica keys, sets of voters, and the history of the set in the log (KIP-853).
 
-Values are immutable; an operation returns a new set, or None where it does not apply. A voter of an old quorum, named in
+Values are immutable; an operation returns a new set, or None if it does not apply. A voter of a static quorum, in
 `controller.quorum.voters`, has no directory id: any replica with its node id is that voter.
 
 Source: org.apache.kafka.raft.VoterSet, ReplicaKey, internals.VoterSetHistory.
@@ -39,7 +39,7 @@ class ReplicaKey(NamedTuple):
 
 
 class Voter(NamedTuple):
-    """One voter: where it is reached, and the range of kraft.version that it supports (both inclusive)."""
+    """One voter: its endpoints, and its supported range of kraft.version (both inclusive)."""
 
     key: ReplicaKey
     endpoints: Endpoints
@@ -53,7 +53,7 @@ class Voter(NamedTuple):
 
 
 class VoterSet:
-    """Voters by node id. Iteration goes by node id, so that effects have an order."""
+    """Voters by node id. Iteration is in the order of node ids, so that effects are deterministic."""
 
     __slots__ = ("_voters",)
 
@@ -83,7 +83,7 @@ class VoterSet:
         return self._voters.get(node_id)
 
     def endpoints_of(self, node_id: int) -> Endpoints:
-        """Empty for a node that is no voter."""
+        """Returns a voter's endpoints; none for another node."""
         voter = self._voters.get(node_id)
         return NO_ENDPOINTS if voter is None else voter.endpoints
 
@@ -95,7 +95,7 @@ class VoterSet:
         return len(self._voters) == 1 and self.is_voter(key)
 
     def add(self, voter: Voter) -> VoterSet | None:
-        """None when a voter of that node id is there already."""
+        """Returns the set with `voter`; None if it has a voter of that node id already."""
         return None if voter.key.node_id in self._voters else VoterSet([*self, voter])
 
     def remove(self, key: ReplicaKey) -> VoterSet | None:
@@ -104,14 +104,15 @@ class VoterSet:
         return None if voter is None or voter.key != key else VoterSet(each for each in self if each is not voter)
 
     def update(self, voter: Voter, *, is_directory_ignored: bool = False) -> VoterSet | None:
-        """None when there is no such voter. `is_directory_ignored`: of kraft.version 0, where voters have no directory ids."""
+        """Returns the set with the changed voter; None if there is no such voter. `is_directory_ignored` is for kraft.version 0, where
+        voters have no directory ids."""
         old = self._voters.get(voter.key.node_id)
         if old is None or not (is_directory_ignored or old.is_replica(voter.key)):
             return None
         return VoterSet(voter if each is old else each for each in self)
 
     def needs_update(self, voter: Voter) -> bool:
-        """Whether `voter` is in the set with other facts."""
+        """Whether the set has `voter` with other endpoints or versions."""
         old = self._voters.get(voter.key.node_id)
         return old is not None and old.is_replica(voter.key) and old != voter
 
@@ -143,7 +144,7 @@ class VoterSet:
 
 
 class LogHistory(Generic[T]):
-    """A value that control records change along the log: what it was at each offset. Offsets ascend."""
+    """The history of a value that control records change: its value at each offset. Offsets ascend."""
 
     __slots__ = ("_default", "_offsets", "_values")
 
@@ -158,11 +159,11 @@ class LogHistory(Generic[T]):
 
     @property
     def last_offset(self) -> int | None:
-        """Offset of the record that made the last value; None for the default, -1 for one of a snapshot."""
+        """The offset of the record of the last value; None for the default, -1 for one from a snapshot."""
         return self._offsets[-1] if self._offsets else None
 
     def at(self, offset: int) -> T:
-        """The value once the record at `offset` was applied."""
+        """Returns the value after the record at `offset`."""
         place = bisect_right(self._offsets, offset)
         return self._values[place - 1] if place else self._default
 
@@ -172,13 +173,13 @@ class LogHistory(Generic[T]):
         self._values.append(value)
 
     def truncate_from(self, end_offset: int) -> None:
-        """The log ends at `end_offset` now (exclusive)."""
+        """Drop the values from `end_offset` on, where the log was truncated."""
         while self._offsets and self._offsets[-1] >= end_offset:
             self._offsets.pop()
             self._values.pop()
 
     def reset(self, value: T | None, offset: int = -1) -> None:
-        """A snapshot takes the place of everything before; None: it says nothing of this value."""
+        """Replace the history by the value of a snapshot; None if the snapshot has no such value."""
         self._offsets.clear()
         self._values.clear()
         if value is not None:
