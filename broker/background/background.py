@@ -1,8 +1,8 @@
 """The broker's scheduled tasks: flushing, checkpoints, retention, deletion, compaction, expiry of producer ids.
 
-Each task has a timer and never runs twice at once. It decides on the loop, over all logs at once, and what blocks goes to the thread
-pool. Tasks that fall due together begin in different turns of the loop. Names and intervals are Kafka's.
-Sources: kafka.log.LogManager.startup, kafka.server.ReplicaManager.startHighWatermarkCheckPointThread.
+Each task has a timer and never runs twice at once. It decides on the loop, over all logs at once; blocking work runs in the thread pool.
+Tasks that fall due together begin in different turns of the loop. Names and intervals are Kafka's. Sources: kafka.log.LogManager.startup,
+kafka.server.ReplicaManager.startHighWatermarkCheckPointThread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.background")
 
-DELETION_INTERVAL_MS = 1_000  # how often delays that are over are looked for
+DELETION_INTERVAL_MS = 1_000  # between two checks for delays that are over
 CLEANER_BACKOFF_MS = 15_000  # log.cleaner.backoff.ms
 FLUSH_CHECK_INTERVAL_MS = 1_000  # flush.ms is honoured to this precision, or to a shorter log.flush.scheduler.interval.ms
 
@@ -77,7 +77,7 @@ class Background:
         self._schedule("producer-id-expiration", config.producer_id_expiration_check_interval_ms, self._expire_producers)
 
     async def stop(self) -> None:
-        """Arm nothing more and wait for what is running."""
+        """Start no more tasks and wait for the running ones."""
         self._is_stopped = True
         for timer in self._timers.values():
             timer.cancel()
@@ -91,8 +91,8 @@ class Background:
         first_ms: int | None = None,
         next_ms: Callable[[], int] | None = None,
     ) -> None:
-        """Run `task` at intervals, first after `first_ms`. As in Kafka, without an interval (0 or less) it runs once. `next_ms` tells the
-        interval where that may change."""
+        """Run `task` at intervals, first after `first_ms`. As in Kafka, without an interval (0 or less) it runs once. `next_ms` returns
+        the interval if that may change."""
 
         async def run() -> None:
             try:
@@ -120,8 +120,8 @@ class Background:
         arm(interval_ms if first_ms is None else first_ms)
 
     async def _enforce_retention(self) -> None:
-        """In slices of the loop's time: the files of a segment that goes are renamed. Requests that wait for a partition whose log start
-        offset moved are woken."""
+        """Apply retention, in slices of the loop's time: the files of a deleted segment are renamed. Requests are woken that wait for a
+        partition whose log start offset has moved."""
         count = 0
         slice_ = Slice(self._clock)
         for each in self._log_manager.each_log():
@@ -143,7 +143,7 @@ class Background:
             await self._run_blocking(work.run)
 
     async def _flush_all(self) -> None:
-        """Make all that was appended durable, so that a restart has about a minute of log to scan. Kafka leaves it to the kernel."""
+        """Make all appended records durable, so that a restart has to scan only about a minute of log. Kafka leaves it to the kernel."""
         self._request_flush(lambda partition: partition.log.has_unflushed)
         flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

@@ -1,4 +1,4 @@
-"""What the cleaner tells of itself: Kafka's metrics kafka.log:LogCleaner and LogCleanerManager."""
+"""The cleaner's figures for Kafka's metrics kafka.log:LogCleaner and LogCleanerManager."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class LastCompaction(NamedTuple):
-    """Of one cleaner: its last compaction and how long it took."""
+    """The last compaction of one cleaner, and its duration."""
 
     stats: CompactionStats
     elapsed_ms: int
@@ -26,7 +26,7 @@ class CleanerStats:
 
     @property
     def recopy_ratio(self) -> float:
-        """Of what the last compactions read, the share that they wrote again."""
+        """The share of the bytes read by the last compactions that they wrote again."""
         read_bytes = sum(last.stats.read_bytes for last in self.last.values())
         return sum(last.stats.written_bytes for last in self.last.values()) / max(read_bytes, 1)
 

@@ -1,6 +1,6 @@
-"""The jobs of a worker process that compacts one log: storage's compaction at a limited rate, and what makes its outcome durable.
+"""The jobs of a worker process that compacts one log: storage's compaction at a limited rate, and the fsyncs that make its result durable.
 
-The process is the cleaner's own, so that it may wait: for the disk, and for its share of log.cleaner.io.max.bytes.per.second.
+The process belongs to one cleaner, so it may wait: for the disk, and for its share of log.cleaner.io.max.bytes.per.second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.files import sync_directory
 
 NAME = "broker.background.cleaning_job:compact_log"
 SYNC_NAME = "broker.background.cleaning_job:sync_log"
-WAIT_MAX_S = 0.1  # between two looks at whether the job was withdrawn
+WAIT_MAX_S = 0.1  # between two checks whether the job was withdrawn
 
 
 class CompactionJob(NamedTuple):
@@ -35,8 +35,8 @@ class SyncJob(NamedTuple):
 
 
 def compact_log(job: CompactionJob, _buffers: Sequence[memoryview]) -> Generator[None, None, tuple[CompactionResult, Sequence[bytes]]]:
-    """The job. Returns what the compaction came to. StorageError when the disk fails, or when files of the log have gone."""
-    from storage.compaction.cleaner import compact  # here: the broker needs this module for its names alone
+    """The job. Returns the result of the compaction. StorageError when the disk fails, or when files of the log are missing."""
+    from storage.compaction.cleaner import compact  # late: the broker needs only the names of this module
 
     limit = job.bytes_per_second
     begun_s, moved_bytes = 0.0 if limit is None else time.monotonic(), 0
@@ -49,7 +49,7 @@ def compact_log(job: CompactionJob, _buffers: Sequence[memoryview]) -> Generator
                 return end.value, ()
             except OSError as error:
                 if is_descriptor_shortage(error):
-                    raise  # no disk is at fault
+                    raise  # not the fault of a disk
                 raise StorageError(f"cannot compact {job.plan.directory}: {error}", path=job.plan.directory) from error
             yield
             while limit is not None and (ahead_s := moved_bytes / limit - (time.monotonic() - begun_s)) > 0:
@@ -60,7 +60,7 @@ def compact_log(job: CompactionJob, _buffers: Sequence[memoryview]) -> Generator
 
 
 def sync_log(job: SyncJob, _buffers: Sequence[memoryview]) -> Generator[None, None, tuple[None, Sequence[bytes]]]:
-    """The job after the swap: its renames are durable when it is done. The directory has another name when its topic was deleted."""
+    """The job after the swap: makes its renames durable. The directory has another name if its topic was deleted."""
     yield
     sync_directory(job.directory, missing_ok=True, disk=job.disk)
     return None, ()

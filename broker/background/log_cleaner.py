@@ -1,9 +1,9 @@
-"""LogCleaner: which log is compacted next, by a worker process of its own, and how the outcome gets into the log.
+"""LogCleaner: chooses the logs to compact, has worker processes compact them, and swaps the results into the logs.
 
-Each of log.cleaner.threads cleaners has a process, which comes about at its first log and goes when it has long been idle. It reads
-closed segments and writes `.cleaned` files; here, on the loop, they take the place of the old ones if the log is still as it was. A log
-that was truncated, moved or deleted meanwhile ends its compaction. One whose compaction fails is set aside until the broker's next
-start; a disk that fails takes its directory offline. Owner: client_server.py; Background schedules `clean`.
+Each of log.cleaner.threads cleaners has a process, which starts at its first log and ends after a long idle time. It reads closed segments
+and writes `.cleaned` files. The loop here replaces the old files by them if the log has not changed. The compaction is dropped if the log
+was truncated, moved or deleted meanwhile. A log whose compaction fails is excluded until the broker's next start. A disk failure takes the
+log directory offline. Owner: client_server.py; Background schedules `clean`.
 
 Sources: org.apache.kafka.storage.internals.log.LogCleaner, LogCleanerManager.
 """
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.cleaner")
 
-CHECK_INTERVAL_MS = 1_000  # how often a compaction that is under way is compared with its log
-BUFFERS = 2  # log.cleaner.io.buffer.size is for one to read and one to write
+CHECK_INTERVAL_MS = 1_000  # between two comparisons of a running compaction with its log
+BUFFERS = 2  # log.cleaner.io.buffer.size is for a read buffer and a write buffer
 
 
 class LogCleaner:
-    """See the module's docstring. `workers` has one for each cleaner; `setting` tells what a property is now."""
+    """See the module's docstring. `workers` has one for each cleaner; `setting` returns the present value of a property."""
 
     def __init__(self, setting: Callable[[str], float], clock: Clock, log_manager: LogManager, workers: list[Worker], disk: Disk) -> None:
         self._setting = setting
@@ -46,8 +46,8 @@ class LogCleaner:
         self._log_manager = log_manager
         self._workers = workers
         self._disk = disk
-        self._in_progress: dict[Log, int] = {}  # to the cleaner that has it
-        self._withdrawn: dict[Log, int] = {}  # the same, for what must not go to another cleaner: its process may not be done with it
+        self._in_progress: dict[Log, int] = {}  # log → its cleaner
+        self._withdrawn: dict[Log, int] = {}  # withdrawn logs, which the process may still be reading: no other cleaner may take them
         self._uncleanable: set[Log] = set()
         self._stopping = asyncio.Event()
         self.stats = CleanerStats(clock.now_ms())
@@ -57,16 +57,16 @@ class LogCleaner:
         return len(self._workers)
 
     def is_cleaning(self, log: Log) -> bool:
-        """Whether retention has to wait: the segments are being read."""
+        """Whether the log's segments are being read: retention has to wait."""
         return log in self._in_progress
 
     def uncleanable_logs(self) -> list[Log]:
-        """Logs that are set aside because their compaction failed."""
+        """Logs that are excluded because their compaction failed."""
         return list(self._uncleanable)
 
     def cleanable_bytes(self, log: Log) -> int:
-        """How much of it could be compacted; 0 if it cannot be looked at."""
-        from storage.compaction.selection import find_cleanable  # here and below: few brokers ever have a log to compact
+        """How many bytes of it could be compacted; 0 if it cannot be read."""
+        from storage.compaction.selection import find_cleanable  # late, also below: few brokers ever have a log to compact
 
         try:
             return find_cleanable(log, self._clock.now_ms()).cleanable_bytes
@@ -74,11 +74,11 @@ class LogCleaner:
             return 0
 
     def stop(self) -> None:
-        """End what is under way and begin nothing more."""
+        """End the running compactions and begin no more."""
         self._stopping.set()
 
     async def clean(self, cleaner: int) -> None:
-        """Compact one log after the other, the dirtiest first, until none is due. StorageError when the disk fails."""
+        """Compact logs one after the other, the dirtiest first, until none is due. StorageError when the disk fails."""
         while not self._stopping.is_set() and (cleanable := await self._find_dirtiest(cleaner)) is not None:
             log = cleanable.log
             self._in_progress[log] = cleaner
@@ -87,7 +87,7 @@ class LogCleaner:
             except CorruptFileError as error:
                 self._set_aside(log, error)
             except StorageError as error:
-                if self._is_here(log):  # else it was deleted, or its directory failed, and its files are not where they were
+                if self._is_here(log):  # else it was deleted, or its directory failed: its files have moved
                     raise StorageError(str(error), path=log.directory) from error
             except OSError as error:  # no process could be started, or it lacks descriptors
                 logger.warning("compaction not begun, it is tried again topic=%s partition=%d error=%s", log.topic, log.partition, error)
@@ -112,7 +112,7 @@ class LogCleaner:
             try:
                 found = find_cleanable(log, now_ms)
             except (StorageError, OSError) as error:
-                self._set_aside(log, error)  # as Kafka does; where the disk is at fault, others find that out
+                self._set_aside(log, error)  # as Kafka does; a disk failure is noticed elsewhere
                 continue
             max_dirty_ratio = max(max_dirty_ratio, found.dirty_ratio)
             max_overdue_ms = max(max_overdue_ms, found.overdue_ms)
@@ -134,7 +134,7 @@ class LogCleaner:
         return self._log_manager.find_log(log.topic, log.partition) is log
 
     def _is_moving(self, log: Log) -> bool:
-        """Whether it is being copied to another log directory: compacted meanwhile, the copy would be neither the one nor the other."""
+        """Whether it is being copied to another log directory: a compaction meanwhile would leave a copy that is partly compacted."""
         return self._log_manager.futures.find(log.topic, log.partition) is not None
 
     def _forget_the_gone(self) -> None:
@@ -149,7 +149,7 @@ class LogCleaner:
         map_bytes = self._setting("log.cleaner.dedupe.buffer.size") * self._setting("log.cleaner.io.buffer.load.factor")
         now_ms, begun_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         plan = make_plan(
-            find_cleanable(log, now_ms),  # others were served since it was chosen
+            find_cleanable(log, now_ms),  # time has passed since it was chosen
             now_ms=now_ms,
             map_limit_bytes=map_bytes / self.cleaners_count,
             read_bytes=int(self._setting("log.cleaner.io.buffer.size")) // self.cleaners_count // BUFFERS,
@@ -177,17 +177,18 @@ class LogCleaner:
         _tell(log, plan, result, last)
 
     async def _make_durable(self, log: Log, plan: CompactionPlan, cleaner: int) -> bool:
-        """Synchronise the renames of the swap, as LocalLog.replaceSegments does; False if the log has changed meanwhile.
+        """Make the renames of the swap durable, as LocalLog.replaceSegments does. Returns False if the log has changed meanwhile.
 
-        A power cut may undo them until then. The checkpoint must not call clean what it brings back: such a part would never be compacted,
-        and when one of its tombstones goes, what that one hides would be read again."""
+        Until then a power cut may undo them and bring the old segments back. The checkpoint must not mark these as clean: they would
+        never be compacted, and when one of their tombstones is deleted, the values that it hides would be read again."""
         from broker.background.cleaning_job import SYNC_NAME, SyncJob
 
         outcome = await self._run(log, plan, cleaner, SYNC_NAME, SyncJob(plan.directory, self._disk))
         return outcome is not None and self._is_as_planned(log, plan)
 
     async def _run(self, log: Log, plan: CompactionPlan, cleaner: int, job: str, arguments: Any) -> Outcome | None:
-        """What a job of this plan comes to; None if the log has changed meanwhile, or the broker stops. Raises what the job raised."""
+        """Returns the result of a job of this plan; None if the log has changed meanwhile, or if the broker stops. Raises the job's
+        exception."""
         answer = self._workers[cleaner].submit(job, arguments, (), is_short=False)
         outcomes: list[Any] = []
         wake = asyncio.Event()

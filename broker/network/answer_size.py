@@ -1,7 +1,7 @@
-"""How much one answer may hold: a request of a few KB must not cause hundreds of megabytes by naming the same thing over and over.
+"""The limit on the size of one answer: a request of a few KB must not cause hundreds of megabytes by naming the same thing repeatedly.
 
-Kafka has no such limit. A handler whose answer grows faster than its request counts what it adds; what does not fit gets an error of
-its own.
+Kafka has no such limit. A handler whose answer may be much larger than its request counts the parts that it adds. A part that does not fit
+is answered with an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class AnswerSize:
         self._left_bytes = limit_bytes
 
     def take(self, size_bytes: int) -> None:
-        """Raises KafkaError POLICY_VIOLATION when so much does not fit any more; smaller parts may."""
+        """Count a part. Raises KafkaError POLICY_VIOLATION if it does not fit any more; smaller parts still may."""
         if size_bytes > self._left_bytes:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, "The answer would be too large: ask for less in one request.")
         self._left_bytes -= size_bytes

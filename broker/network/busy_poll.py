@@ -1,11 +1,11 @@
-"""Asks for the next request for a moment before the loop goes to sleep.
+"""Polls briefly for the next request before the loop goes to sleep.
 
 A client that sends one request at a time sends the next one tens of microseconds after its answer. Sleeping and waking in between costs
 both sides more than the request does: on two cores of a virtual machine 45 µs of a round trip of 93 µs, and 10 µs of the broker's CPU.
 While a call is due, libuv polls its descriptors without sleeping. So polling is a call that schedules itself again.
 
-Polling must be worth its CPU: each time that it finds nothing, it is skipped after the next reads, twice as many as before. If requests
-do not follow right after answers, or if the client needs this core to go on, polling soon happens after one read in sixty-four.
+Polling must be worth its CPU: each time that it finds nothing, the number of reads without polling doubles. If requests do not follow right
+after answers, or if the client needs this core to continue, there is soon only one polling in sixty-four reads.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ SKIPPED_MAX = 63  # reads without polling after polling found nothing
 
 
 class BusyPoll:
-    """One for the loop. A connection calls it after each read whose requests are answered, once their answers are sent: a client whose
-    request waits sends nothing."""
+    """One for the loop. A connection calls it after a read when all its requests are answered: a client with a waiting request sends
+    nothing."""
 
     __slots__ = ("_deadline_us", "_duration_us", "_is_polling", "_loop", "_monotonic_ns", "_reads", "_reads_seen", "_skipped", "_to_skip")
 
@@ -36,7 +36,7 @@ class BusyPoll:
         self._to_skip = 0  # how many of them are left
 
     def read_answered(self) -> None:
-        """Wait for the next read from now on."""
+        """Begin to poll for the next read."""
         self._reads += 1
         if self._is_polling:
             return

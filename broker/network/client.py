@@ -1,8 +1,8 @@
 """This broker as a client of other nodes: one connection to a peer, with reconnects, negotiated versions and answers by correlation id.
 
 Requests are answered in their order, as every Kafka server answers them; the correlation id is checked nevertheless. At most
-`in_flight_max` are on their way, the others wait here, and a bounded number of them. A request that is not answered within its time ends
-the connection: what comes late could be taken for the answer to something else. Every `send` ends in exactly one call of its callback.
+`in_flight_max` are in flight; a bounded number of others waits here. A request that is not answered in time ends the connection, because a
+late answer could be taken for that to another request. Every `send` ends in exactly one call of its callback.
 
 Source: org.apache.kafka.clients.NetworkClient, InFlightRequests, NodeApiVersions.
 """
@@ -31,7 +31,7 @@ from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsRespon
 
 log = logging.getLogger("barnabas.network")
 
-WAITING_MAX = 1_000  # requests that wait for their turn; more are refused at once
+WAITING_MAX = 1_000  # waiting requests; more are refused at once
 BACKOFF_MIN_MS = 50
 BACKOFF_MAX_MS = 1_000
 BACKOFF_GROWTH = 5, 4
@@ -64,7 +64,7 @@ class State(Enum):
 
 
 class _Codecs(NamedTuple):
-    """How requests of one API at one version are written, and their answers read."""
+    """The encoder and the decoder for one API at one version."""
 
     encode: Callable[[Any], Sequence[Any]]
     decode: Callable[[memoryview, int], tuple[Any, int]]
@@ -73,7 +73,7 @@ class _Codecs(NamedTuple):
 
 
 class _Request:
-    """One request: `version` is None for the newest that both sides speak. `codecs` are known once it is sent."""
+    """One request: `version` is None for the newest that both sides support. `codecs` are set when it is sent."""
 
     __slots__ = ("api", "codecs", "correlation_id", "deadline_ms", "message", "on_answer", "version")
 
@@ -145,7 +145,7 @@ class PeerConnection:
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def send(self, message: Any, on_answer: OnAnswer, *, version: int | None = None, timeout_ms: int | None = None) -> None:
-        """Send `message` in `version`, by default the newest that both sides speak."""
+        """Send `message` in `version`, by default the newest that both sides support."""
         api = api_of(message)
         request = _Request(message, api, version, on_answer)
         if self.state is State.CLOSED or len(self._waiting) >= WAITING_MAX:
@@ -159,7 +159,8 @@ class PeerConnection:
             self._send_waiting()
 
     def find_version(self, api: Api) -> int | None:
-        """The newest version of `api` that both sides speak; None when there is none, or the peer is not known yet."""
+        """Returns the newest version of `api` that both sides support; None if there is none, or if the peer's versions are not known
+        yet."""
         theirs = self.versions.get(api.key)
         if theirs is None:
             return None
@@ -167,7 +168,7 @@ class PeerConnection:
         return newest if newest >= max(api.min_version, theirs[0]) else None
 
     def close(self) -> None:
-        """Close now; what was not answered gets None. Idempotent."""
+        """Close now; unanswered requests get None. Idempotent."""
         self.state = State.CLOSED
         if self._backoff_timer is not None:
             self._backoff_timer.cancel()
@@ -298,15 +299,15 @@ class PeerConnection:
 
     @property
     def _is_behind(self) -> bool:
-        """Whether the peer does not take what was sent: further requests wait here, where their number is bounded."""
+        """Whether the peer does not read fast enough: further requests wait here, where their number is bounded."""
         return self._protocol is not None and self._protocol.is_behind
 
     def peer_takes_more(self) -> None:
-        """The connection's call: it has caught up."""
+        """Called by the connection when the peer has caught up."""
         self._send_waiting()
 
     def make_outbox(self, transport: asyncio.Transport, on_writable: Callable[[], None], on_broken: Callable[[str], None]) -> Outbox:
-        """The same as an accepted connection's."""
+        """As for an accepted connection."""
 
         def broken(reason: str) -> None:
             self._loop.call_soon(on_broken, reason)  # never from inside `send`
@@ -314,7 +315,7 @@ class PeerConnection:
         return Outbox(self._network.make_layer(transport), self._loop, self._executor, on_writable=on_writable, on_broken=broken)
 
     def make_assembler(self, on_frame: Callable[[memoryview], bool]) -> FrameAssembler:
-        """What cuts the answers out of the bytes that come."""
+        """Returns the assembler that splits the received bytes into answers."""
         return FrameAssembler(on_frame, max_frame_size=self._max_frame_size, pool=self._pool)
 
     def connection_ended(self, protocol: _Protocol, reason: str) -> None:
@@ -323,8 +324,8 @@ class PeerConnection:
             self._lost(reason)
 
     def _limit_time(self, request: _Request, timeout_ms: int) -> None:
-        """Give up waiting for its answer after `timeout_ms`. One timer serves all requests and outlives those that are answered in time:
-        to arm and cancel one for each costs a replica fetcher 2 µs an exchange."""
+        """Give up waiting for its answer after `timeout_ms`. One timer serves all requests and is not cancelled by answers in time: a
+        timer for each request costs a replica fetcher 2 µs an exchange."""
         request.deadline_ms = self._clock.monotonic_ms() + timeout_ms
         if self._deadline_timer is None or request.deadline_ms < self._looks_for_late_ms:
             self._look_for_late_at(request.deadline_ms, timeout_ms)
@@ -342,7 +343,7 @@ class PeerConnection:
             if request.deadline_ms <= now_ms:
                 self._timed_out(request)
         deadline_ms = min((request.deadline_ms for request in (*self._in_flight, *self._waiting)), default=None)
-        if deadline_ms is not None and self._deadline_timer is None:  # else an answer to one that was late has sent another request
+        if deadline_ms is not None and self._deadline_timer is None:  # else a late answer's callback has sent another request
             self._look_for_late_at(deadline_ms, max(1, deadline_ms - now_ms))
 
     def _timed_out(self, request: _Request) -> None:
@@ -358,7 +359,7 @@ class PeerConnection:
                 self._finish(requests.popleft(), None)
 
     def _finish(self, request: _Request, response: Any | None) -> None:
-        """Answer in a later turn: the caller may be in the middle of something."""
+        """Call back in a later turn: the caller may be in the middle of an operation."""
         self._loop.call_soon(request.on_answer, response)
 
 
@@ -390,7 +391,7 @@ class _Protocol(asyncio.BufferedProtocol):
             self._end(f"malformed answer: {error}")
 
     def eof_received(self) -> bool:
-        self._end("closed by the peer")  # `connection_lost` comes a turn later: requests of this turn know of it already
+        self._end("closed by the peer")  # now, because `connection_lost` comes a turn later
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:

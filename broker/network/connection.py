@@ -1,7 +1,7 @@
-"""One client's connection: receives frames, runs them through its pipeline, sends what comes back.
+"""One client's connection: receives frames, passes them to its pipeline, and sends the responses.
 
-An asyncio BufferedProtocol: the kernel writes into the assembler's buffers, so a large produce is received once and written to the
-log from there. All replies to the requests of one read leave together, because uvloop does not coalesce small writes.
+An asyncio BufferedProtocol: the kernel writes into the assembler's buffers, so a large produce is received once and written to the log from
+there. All responses to the requests of one read are sent together, because uvloop does not coalesce small writes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from protocol.foreign_protocols import ForeignProtocolError
 from protocol.framing import BufferPool, FrameAssembler, FrameBuffer
 from storage.file_slice import FileSlice
 
-# The kinds of log lines here, each with a limit of its own, because strangers cause them.
+# The kinds of log lines here, each with its own limit, because any client can cause them.
 FOREIGN_PROTOCOLS = "clients of other protocols"
 REFUSED_REQUESTS = "connections closed for what they sent"
 LARGE_REQUESTS = "connections closed for requests beyond a limit"
@@ -46,7 +46,7 @@ CORK_SIZE_MAX = 64 * 1024
 
 
 class State(Enum):
-    """Where a connection is in its life."""
+    """The states of a connection."""
 
     NEW = "new"
     """Not made yet, or refused by the limits."""
@@ -60,7 +60,7 @@ _OPEN = State.OPEN  # read several times a request
 
 
 class _Flush(Enum):
-    """When what is queued will be sent."""
+    """When queued responses will be sent."""
 
     NOT_DUE = 1
     AT_END_OF_READ = 2
@@ -72,14 +72,14 @@ _NOT_DUE, _AT_END_OF_READ, _SCHEDULED = _Flush
 
 
 class Handle(Protocol):
-    """Runs one request: what dispatch offers to connections."""
+    """Handles one request: the interface of dispatch for connections."""
 
     def __call__(self, frame: memoryview, facts: ConnectionFacts) -> Chunks | Deferred | None:
         """The response's chunks, a Deferred of them, or None for no response."""
 
 
 class Registry(Protocol):
-    """What connections share, and who counts them."""
+    """The part of the ConnectionRegistry that connections use."""
 
     loop: asyncio.AbstractEventLoop
     executor: Executor
@@ -95,10 +95,10 @@ class Registry(Protocol):
     on_refused: Callable[[str, str], None]
 
     def admit(self, connection: Connection) -> bool:
-        """Count `connection` in and number it, or refuse it."""
+        """Count `connection` and number it, or refuse it."""
 
     def forget(self, connection: Connection) -> None:
-        """The connection is closed."""
+        """Remove a closed connection."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -152,19 +152,19 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = Reading(self._pipeline, registry.monotonic_ms)
         self._quota_timer: Timer | None = None
         self._throttled_until_ms = 0
-        self._buffer_size = 0  # bytes offered for the read that is under way
+        self._buffer_size = 0  # bytes offered for the present read
         self._held_size = 0  # bytes last reported to the RequestMemory
-        self._is_receiving = False  # whether a frame was unfinished then
+        self._is_receiving = False  # whether a frame was unfinished at that report
         self.last_active_ms = 0
 
     @property
     def is_busy(self) -> bool:
-        """Whether we owe the peer something: a parked request, or a response it has not taken yet. Such a connection is not idle."""
+        """Whether the peer waits for us: it has a parked request, or a response that is not sent yet. Such a connection is not idle."""
         return bool(self._pipeline.unanswered) or (self._outbox is not None and self._outbox.is_behind)
 
     @property
     def is_muted(self) -> bool:
-        """Whether we keep it from sending more: an unfinished frame is then not late by the peer's fault."""
+        """Whether we do not read from it: an unfinished frame is then not the peer's delay."""
         return self._reading.is_muted
 
     @property
@@ -174,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_deserted(self) -> bool:
-        """Whether the peer reset the connection while nothing was read from it: nobody will read the answers to its requests."""
+        """Whether the peer has reset the connection while we were not reading: nobody will read the responses."""
         return not self._reading.is_on and self._outbox is not None and self._outbox.is_reset
 
     # -- asyncio's calls ------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             buffer = self._assembler.get_buffer()
         except MemoryError as e:
-            # To raise here, or to close, would take the descriptor away from libuv within its read. What it reads is dropped.
+            # Raising here, or closing, would close the descriptor during libuv's read. The bytes that it reads are dropped.
             self._assembler.close()
             self._loop.call_soon(self.close, str(e) or "out of memory", NO_MEMORY, logging.WARNING)
             buffer = self._registry.pool.scratch
@@ -253,16 +253,16 @@ class Connection(asyncio.BufferedProtocol):
         if outbox.pushed_size >= CORK_SIZE_MAX:
             flushing = self._flushing
             self._flush()
-            self._flushing = flushing  # the end of the read is still to come
+            self._flushing = flushing  # the end of the read sends them
         elif self._flushing is _NOT_DUE:
-            if self.facts.sends_at_once and not self._pipeline.unanswered:  # else the answers to come may leave with this one
+            if self.facts.sends_at_once and not self._pipeline.unanswered:  # else the next responses may be sent with this one
                 self._flush()
                 return
             self._flushing = _SCHEDULED
             self._loop.call_soon(self._flush)
 
     def _ready(self) -> None:
-        """The pipeline takes frames again: first those already received, then new ones."""
+        """Called when the pipeline takes frames again: pass the received ones, then read new ones."""
         if self._flushing is _AT_END_OF_READ:
             return
         self._flushing = _AT_END_OF_READ
@@ -355,14 +355,14 @@ class Connection(asyncio.BufferedProtocol):
         self.close(f"it stalls and holds {held_size} bytes, and others wait for memory", NO_MEMORY, logging.WARNING)
 
     def _frame_kept(self, buffer: FrameBuffer) -> None:
-        self.report_memory()  # it is no unfinished frame any more
+        self.report_memory()  # the frame is finished
         self._memory.keep(self, buffer)
 
     # -- reading --------------------------------------------------------------------------------------------------
 
     def throttle(self, duration_ms: int) -> None:
-        """Read and start nothing for `duration_ms`, or until the later end of a throttling that is under way: the client is over a quota.
-        Requests that have begun are answered, as in Kafka (KIP-219)."""
+        """Read and start no requests for `duration_ms` because the client is over a quota; a throttling that ends later stays. Started
+        requests are answered, as in Kafka (KIP-219)."""
         if self.state is not _OPEN:
             return
         until_ms = self._registry.monotonic_ms() + duration_ms
@@ -382,7 +382,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading.adjust()
 
     def _unblock(self) -> None:
-        """Let the pipeline go on, unless there is still a reason to block it."""
+        """Unblock the pipeline, unless there is still a reason to block it."""
         if not self._reading.is_muted_for(Mute.QUOTA) and self._outbox is not None and not self._outbox.is_behind:
             self._pipeline.unblock()
 
@@ -423,14 +423,14 @@ class Connection(asyncio.BufferedProtocol):
                 self.facts.listener.name,
                 _printable(reason),
             )
-        self._pipeline.block()  # `connection_lost` comes later: until then nothing may start
+        self._pipeline.block()  # `connection_lost` comes later; no request may start until then
         if self._outbox is not None:
             self._outbox.close()
         transport.abort()
 
 
 def _release(chunks: Chunks) -> None:
-    """Let go of the files of a response that is not sent."""
+    """Release the files of a response that is not sent."""
     for chunk in chunks:
         if isinstance(chunk, FileSlice):
             chunk.release()

@@ -1,4 +1,4 @@
-"""What is known of a request while it is served: of the listener it came by, of its connection, and of itself.
+"""The facts about a request while it is handled: its listener's, its connection's, and its own.
 
 The request refers to its connection's facts instead of copying them; the connection refers to its listener's.
 """
@@ -13,11 +13,11 @@ from protocol.apis import ListenerKind
 
 
 class CloseConnection(Exception):  # noqa: N818 - a decision, not a fault
-    """Raised by dispatch when the right answer is no answer: the connection is closed, as Kafka does."""
+    """Raised by dispatch to close the connection without an answer, as Kafka does."""
 
 
 class ListenerFacts(NamedTuple):
-    """What the connections of one listener have in common. Clients are told the broker's address on the same listener (KIP-103)."""
+    """The facts that the connections of one listener share. Clients get the broker's address on the same listener (KIP-103)."""
 
     name: str
     kind: ListenerKind = ListenerKind.CLIENT
@@ -31,13 +31,13 @@ class ListenerFacts(NamedTuple):
 
 
 class ConnectionFacts:
-    """What the requests of one connection have in common. Its connection and dispatch write them, handlers read them, and set
-    `sends_at_once`: an answer that a request of this connection waited for leaves from inside whatever completed it, because others
-    wait for what the peer does next.
+    """The facts that the requests of one connection share. The connection and dispatch write them; handlers read them, and set
+    `sends_at_once`. With it, the response of a parked request is sent directly at its completion, because other requests wait for the
+    peer's next action.
 
-    `client_id_bytes` is the client id as the last request had it, `client_id_text` the same decoded and checked. `on_closed` is
-    called once when the connection ends, for code that keeps something of the client's beyond a request. `is_forwarded`: the client is
-    another broker's, which has put the request into an Envelope."""
+    `client_id_bytes` is the client id of the last request, `client_id_text` the same decoded and checked. `on_closed` is called once
+    when the connection ends, for code that keeps state of the client beyond a request. `is_forwarded` means that another broker has
+    forwarded the request in an Envelope."""
 
     __slots__ = (
         "client_host",
@@ -61,7 +61,7 @@ class ConnectionFacts:
         self.principal = "User:ANONYMOUS"
         self.client_id_bytes = b""
         self.client_id_text = ""
-        self.client_software_name = "unknown"  # until an ApiVersions request tells, as in Kafka
+        self.client_software_name = "unknown"  # until an ApiVersions request names it, as in Kafka
         self.client_software_version = "unknown"
         self.is_closed = False
         self.is_forwarded = False
@@ -69,7 +69,7 @@ class ConnectionFacts:
         self.on_closed: Callable[[], object] | None = None
 
     def close(self) -> None:
-        """The connection has ended."""
+        """Called when the connection has ended."""
         self.is_closed = True
         if self.on_closed is not None:
             self.on_closed()
@@ -77,7 +77,7 @@ class ConnectionFacts:
 
 
 class RequestContext:
-    """One request as its handler sees it. `client_id` is this request's: the connection's may be another when the answer comes.
+    """One request as its handler sees it. `client_id` is that of this request: the connection's may have changed before the answer.
 
     `now_ms` is the wall clock at decode; re-read the clock after any wait."""
 

@@ -1,9 +1,9 @@
-"""How long pipelined requests may hold the loop, all connections together.
+"""Bounds the time for which the pipelined requests of all connections may hold the loop.
 
-Every connection handles the first frame of what it has received when it is read; more of them only while TURN_US last. What is left
-waits, undecoded: 8 KB at most for each connection. Connections that wait go on in the order in which they began to, as many in a turn of
-the loop as TURN_US allow. Without this bound, a hundred connections that each receive 300 tiny requests at once hold the loop for 0.8 s;
-if each handled one frame in every turn, for 13 ms.
+Each read of a connection handles its first frame, and further frames as long as the turn has used less than TURN_US. The other frames wait,
+undecoded: at most 8 KB for each connection. Waiting connections continue in order, as many in a turn of the loop as TURN_US allows. Without
+this bound, a hundred connections that each receive 300 tiny requests at once hold the loop for 0.8 s; if each handled one frame in every
+turn, for 13 ms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TURN_US = 3_000
 
 
 class FrameTurn:
-    """One for all connections of a loop. `call_soon` is the loop's. A turn begins when anyone first asks."""
+    """One for all connections of a loop. `call_soon` is the loop's. A turn begins at its first call."""
 
     __slots__ = ("_call_soon", "_end_ns", "_is_scheduled", "_monotonic_ns", "_waiting")
 
@@ -47,10 +47,10 @@ class FrameTurn:
             self._call_soon(self._serve)
 
     def _serve(self) -> None:
-        """Let those that wait go on until the turn is over: one at least, else others could keep them waiting for ever."""
+        """Let waiting connections continue until the turn is over: at least one, so that others cannot make them wait for ever."""
         self._is_scheduled = False
         waiting = self._waiting
-        self.has_time_left()  # the turn begins, if nobody has asked yet
+        self.has_time_left()  # begins the turn, if this is its first call
         try:
             while waiting:
                 waiting.popleft()()

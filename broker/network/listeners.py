@@ -1,7 +1,7 @@
 """Listeners and what all connections share: limits, deadlines, buffers.
 
-Each named listener accepts on its own address; a connection knows by which one it came, because clients are told the broker's
-address on that same listener (KIP-103).
+Each named listener accepts on its own address; a connection knows its listener, because clients get the broker's address on that same
+listener (KIP-103).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from protocol.framing import BufferPool
 REFUSED_CONNECTIONS = "refused connections"  # a kind of log line
 _NO_OVERRIDES: Mapping[str, int] = MappingProxyType({})
 _DEFAULT_OPTIONS = SocketOptions()
-SWEEP_INTERVAL_MS = 1_000  # how often deadlines are looked at; they are tens of seconds
+SWEEP_INTERVAL_MS = 1_000  # between two checks of the deadlines, which are tens of seconds
 
 
 class ConnectionRegistry:
-    """All open connections of this process. Owns the limits and closes who oversteps them."""
+    """All open connections of this process. Owns the limits and closes connections that exceed them."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class ConnectionRegistry:
         self._max_connections_of_ip = max_connections_of_ip  # addresses with a limit of their own
         self._idle_ms = idle_ms
         self._frame_deadline_ms = frame_deadline_ms
-        self.on_refused = on_refused  # told (API name, property) of a request beyond a limit, for the metrics
-        self._on_count = on_count  # told (listener name, +1 or -1) for the metrics
+        self.on_refused = on_refused  # called with (API name, property) for a request beyond a limit, for the metrics
+        self._on_count = on_count  # called with (listener name, +1 or -1), for the metrics
         self._connections: dict[Connection, None] = {}  # a dict for its order: closing goes oldest first
         self._per_ip: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
@@ -78,12 +78,12 @@ class ConnectionRegistry:
         return len(self._connections)
 
     def set_limits(self, *, max_connections: int, max_connections_per_ip: int) -> None:
-        """For connections from now on; those that are open stay."""
+        """Set the limits for new connections; open ones stay."""
         self._max_connections = max_connections
         self._max_connections_per_ip = max_connections_per_ip
 
     def admit(self, connection: Connection) -> bool:
-        """Count `connection` in and number it, or refuse it by the limits."""
+        """Count `connection` and number it, or refuse it by the limits."""
         host, listener = connection.facts.client_host, connection.facts.listener
         limit = self._max_connections_of_ip.get(host, self._max_connections_per_ip)
         if (
@@ -110,7 +110,7 @@ class ConnectionRegistry:
         return True
 
     def forget(self, connection: Connection) -> None:
-        """The connection is closed; one that was refused is not known here."""
+        """Remove a closed connection. Does nothing for one that was refused."""
         if self._connections.pop(connection, True) is None:
             host = connection.facts.client_host
             self._per_ip[host] -= 1
@@ -129,8 +129,8 @@ class ConnectionRegistry:
             connection.close("broker is stopping")
 
     def _sweep(self) -> None:
-        """Close connections that were silent for connections.max.idle.ms, dribble one frame past the frame deadline, or were left by
-        their peer while they were not read from."""
+        """Close connections that were idle for connections.max.idle.ms, whose frame is not complete by the frame deadline, or whose peer
+        has reset them while they were not read."""
         now = self.monotonic_ms()
         self.memory.sweep()
         for connection in list(self._connections):
@@ -162,15 +162,15 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """The real one, once bound: a configured port 0 asks the kernel for a free one."""
+        """The bound port: a configured port 0 asks the kernel for a free one."""
         return self._acceptor.port
 
     def bind(self, host: str | None, port: int) -> None:
-        """Take the address, without accepting yet; raises ListenError."""
+        """Bind the address without accepting yet. Raises ListenError."""
         self._acceptor.bind(host, port)
 
     def listen(self) -> None:
-        """The last chance of a refusal, ListenError. Comes right before `start`: from now on the kernel accepts connections."""
+        """Listen; called right before `start`. From now on the kernel accepts connections. Raises ListenError."""
         self._acceptor.listen()
 
     async def start(self, handle: Handle) -> None:
@@ -178,10 +178,10 @@ class Listener:
         await self._acceptor.start(lambda: Connection(self._registry, self.facts, handle))
 
     def stop(self) -> None:
-        """Stop accepting and free the addresses; open connections are the registry's to close."""
+        """Stop accepting and free the addresses; the registry closes open connections."""
         self._acceptor.stop()
 
 
 def limits_by_address(limits: Mapping[str, int]) -> dict[str, int]:
-    """The limits of hosts as limits of their addresses, in the form in which connections tell theirs. Blocks. Raises ListenError."""
+    """Converts limits by host to limits by address, in the form of the connections' addresses. Blocks. Raises ListenError."""
     return {address: limit for host, limit in limits.items() for _, address in resolve(host, 0)}

@@ -1,8 +1,9 @@
-"""The sockets of one address to listen on: taken early, listening late.
+"""The listening sockets of one address: bound early, listening late.
 
-`bind` comes before the slow parts of a start, so that a taken port stops it at once. It does not listen yet: the kernel would
-accept connections that nobody serves. Between the two another process may bind the same port (SO_REUSEADDR allows it as long as
-nobody listens), so `listen` may still be refused. We call it ourselves, because uvloop swallows the refusal and leaves a deaf server.
+`bind` comes before the slow parts of a start, so that a used port ends the start at once. It does not listen yet, because the kernel would
+accept connections that are not served. Between the two calls another process may bind the same port (SO_REUSEADDR allows it as long as no
+socket listens), so `listen` may still fail. We call it ourselves, because uvloop ignores that error and leaves a server without a listening
+socket.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from collections.abc import Callable, Sequence
 BACKLOG = 1024  # connections the kernel holds for us before accept
 FREE_PORT_TRIES_MAX = 20  # for port 0 and several addresses, whose first one's port may be taken on another
 
-# What IPv6 is refused with on a machine that has none, or not the address: IPv4 serves there.
+# Errors of IPv6 on a machine without IPv6, or without the address: IPv4 is used there.
 _FAMILY_IS_MISSING = (errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.EADDRNOTAVAIL, errno.ENOPROTOOPT)
 
 Configure = Callable[[socket.socket], None]
 
 
 class ListenError(Exception):
-    """An address that can't be listened on; the message is one line for the operator."""
+    """Listening on an address failed; the message is one line for the operator."""
 
 
 class ListeningSockets:
@@ -37,7 +38,7 @@ class ListeningSockets:
         self._address = ""
 
     def bind(self, host: str | None, port: int) -> None:
-        """Take the address on every interface that `host` names, without listening; raises ListenError. Blocks for the resolver."""
+        """Bind every address of `host`, without listening. Raises ListenError. Blocks for the resolver."""
         self._address = f"{host or '*'}:{port}"
         addresses = resolve(host, port)
         for tries_left in reversed(range(FREE_PORT_TRIES_MAX)):
@@ -51,7 +52,7 @@ class ListeningSockets:
                     raise self._refusal(e) from e
 
     def listen(self, backlog: int = BACKLOG) -> None:
-        """Let the kernel accept connections from now on, `backlog` of them before they are taken; raises ListenError."""
+        """Let the kernel accept connections from now on; up to `backlog` wait to be taken. Raises ListenError."""
         for bound in self.sockets:
             try:
                 bound.listen(backlog)

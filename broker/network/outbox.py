@@ -1,7 +1,7 @@
-"""What one connection still has to send, in order: bytes and slices of segment files. The only writer of its connection.
+"""The queue of one connection's responses: bytes and slices of segment files. The only writer of its connection.
 
-How bytes leave is its transport layer's. A slow peer leaves the outbox blocked; the owner then stops reading that peer's requests, so
-that what is queued stays within one response a request.
+Its transport layer sends the bytes. When the peer is slow, the outbox is behind, and the owner stops reading that peer's requests. So the
+queue is bounded by one response for each request read.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ RESIDENCY_CHECK_SIZE = 32 * 1024  # bytes; smaller slices are tail reads, whose 
 # Bytes; smaller slices are read, and sent in one call with the bytes around them. For 1 KB that is 8 µs of CPU against 14 µs for a send, a
 # sendfile and another send, each of which wakes the peer; from about 64 KB on the copy costs more than it saves.
 INLINE_SIZE = 16 * 1024
-TURN_SIZE = 2 * 1024 * 1024  # bytes that leave before the loop looks at its other clients: half a millisecond of calls, one if copied
+TURN_SIZE = 2 * 1024 * 1024  # bytes sent before other clients get a turn: half a millisecond of calls, one if copied
 RUN_SIZE = 64 * 1024
 """Bytes from which on nothing more is joined for one call. An answer in many pieces would be joined whole, again and again."""
 
 
 class Outbox:
-    """Queue of chunks and the layer they leave by, which is this outbox's to close.
+    """The queue of chunks and the layer that sends them, which this outbox closes.
 
     `on_writable()` is called after an outbox that `is_behind` has caught up. `on_broken(reason)` is called once when the socket or a file
     fails; nothing is sent afterwards. A FileSlice is owned from `push` on and released when sent or dropped.
@@ -68,7 +68,7 @@ class Outbox:
         self._on_writable = on_writable
         self._on_broken = on_broken
         self._queue: deque[Chunk] = deque()
-        self._sent_of_head = 0  # bytes of a FileSlice at the head that have left already
+        self._sent_of_head = 0  # bytes of a FileSlice at the head that are sent already
         self._turn_left = TURN_SIZE  # bytes
         self._waits_for_writable = False
         self._reading_in: FileSlice | None = None  # the slice whose pages a thread is fetching
@@ -81,12 +81,12 @@ class Outbox:
 
     @property
     def awaits_peer(self) -> bool:
-        """Whether the socket takes nothing more for now."""
+        """Whether the socket is full."""
         return self._waits_for_writable
 
     @property
     def queued_size(self) -> int:
-        """Bytes of memory that wait to be sent; slices of files are none."""
+        """Bytes of memory that wait to be sent, without slices of files."""
         return sum(len(chunk) for chunk in self._queue if type(chunk) is not FileSlice)
 
     @property
@@ -105,8 +105,8 @@ class Outbox:
         self.pushed_size += len(chunk)
 
     def flush(self, read_in: FileSlice | None = None) -> None:
-        """Send as much as the socket takes now, and TURN_SIZE at most; the rest goes out when it is writable again. `read_in` is the head
-        of the queue if a thread has just read its pages in."""
+        """Send as much as the socket takes now, at most TURN_SIZE; the rest is sent when it is writable again. `read_in` is the head of
+        the queue if a thread has just read its pages into memory."""
         self.pushed_size = 0
         if self._waits_for_writable or self._reading_in is not None or self._is_closed:
             return
@@ -130,11 +130,11 @@ class Outbox:
             self._break(str(e))
 
     def pause_writing(self) -> None:
-        """asyncio's call: the transport has as much queued as it wants."""
+        """Called by asyncio: the transport's queue is full."""
         self._layer.pause_writing()
 
     def resume_writing(self) -> None:
-        """asyncio's call: the transport takes more again."""
+        """Called by asyncio: the transport takes more again."""
         self._layer.resume_writing()
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class Outbox:
             if type(chunk) is FileSlice and chunk is not self._reading_in:
                 chunk.release()
         self._queue.clear()
-        self._on_writable, self._on_broken = _nothing, _nothing  # they lead back to the owner, and a cycle is not freed soon
+        self._on_writable, self._on_broken = _nothing, _nothing  # they refer to the owner: break the cycle
 
     def _send_bytes(self) -> None:
         """Send the run of bytes and small slices at the head with one call; raises BlockingIOError with the rest still queued."""
@@ -169,8 +169,8 @@ class Outbox:
             self._turn_left -= sent
 
     def _take_run(self, first: Chunk) -> bytes:
-        """`first` and the bytes and small slices after it, which leave the queue, as one piece. A slice counts as much of the turn as
-        the largest that is copied: what it costs is the call."""
+        """Takes `first` and the following bytes and small slices from the queue, and returns them as one piece. A slice counts towards
+        the turn like the largest one that is copied, because the call is its cost."""
         queue = self._queue
         run = [first]
         run_size = len(first)
@@ -219,7 +219,7 @@ class Outbox:
         return True
 
     def _read_ahead(self, sent: FileSlice) -> None:
-        """Bring in what follows a slice that was sent, so that neither the next search nor the next sendfile waits for the disk."""
+        """Read the pages after a sent slice into memory, so that neither the next search nor the next sendfile waits for the disk."""
         self._is_reading_ahead = self.is_behind = True
         future = self._executor.submit(read_in, sent.fd, sent.position + len(sent), READ_AHEAD_SIZE, sent.disk)
         future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._read_ahead_done, sent))
@@ -250,7 +250,7 @@ class Outbox:
         self._tell_if_caught_up()
 
     def _send_read_in(self, head: FileSlice) -> None:
-        """Send bytes that were just read in, without a second check of their residency. If memory is so short that they were
+        """Send a slice whose pages were just read, without another check of their residency. If memory is so short that they were
         evicted again, sendfile waits for the disk."""
         size = len(head)
         sent = self._layer.send_file(head.fd, head.position, min(size, self._turn_left))
@@ -274,7 +274,7 @@ class Outbox:
         self._tell_if_caught_up()
 
     def _update(self) -> None:
-        """One of the reasons to be behind is over."""
+        """Update `is_behind` after one of its reasons has ended."""
         self.is_behind = self._waits_for_writable or self._reading_in is not None or self._is_reading_ahead
 
     def _tell_if_caught_up(self) -> None:

@@ -1,7 +1,7 @@
-"""Whether one connection is read from: exactly while nothing mutes it and its pipeline takes frames.
+"""Decides whether one connection is read: only while nothing mutes it and its pipeline takes frames.
 
-Several reasons may mute a connection at a time. Each ends by itself, and reading goes on when the last one has ended. Kafka mutes a channel
-likewise while its request is handled, throttled, or waits for memory (KafkaChannel.ChannelMuteState).
+Several reasons may mute a connection at a time; reading resumes when the last one has ended. Kafka mutes a channel likewise while its
+request is handled, throttled, or waits for memory (KafkaChannel.ChannelMuteState).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from broker.network.request_pipeline import RequestPipeline
 
 
 class Mute(IntEnum):
-    """Why a connection is not read from. A pipeline that is stopped is another reason: a request waits for its turn, or the peer does not
+    """The reasons to mute a connection. A stopped pipeline is another reason: a request waits for earlier ones, or the peer does not
     take its responses."""
 
     TURN = 1
@@ -26,7 +26,7 @@ class Mute(IntEnum):
 
 
 class Reading:
-    """Owned by its connection, which says why to stop and when to go on. Tells the transport only what changes."""
+    """Owned by its connection, which mutes and unmutes it. Calls the transport only when the result changes."""
 
     __slots__ = ("_monotonic_ms", "_mutes", "_pipeline", "_transport", "is_on", "partial_since_ms")
 
@@ -34,7 +34,7 @@ class Reading:
         self._pipeline = pipeline
         self._monotonic_ms = monotonic_ms
         self._transport: asyncio.Transport | None = None
-        self._mutes: dict[Mute, int] = {}  # each with when it began (monotonic milliseconds)
+        self._mutes: dict[Mute, int] = {}  # each with its start (monotonic milliseconds)
         self.is_on = True
         """What the transport was last told."""
         self.partial_since_ms: int | None = None
@@ -42,11 +42,11 @@ class Reading:
         since: that was not the peer's fault."""
 
     def begin(self, transport: asyncio.Transport) -> None:
-        """The connection is open; a transport begins to read by itself."""
+        """Called when the connection is open; a transport begins to read by itself."""
         self._transport = transport
 
     def end(self) -> None:
-        """The connection closes: nothing is told to the transport any more."""
+        """Called when the connection closes: the transport is not called any more."""
         self._transport = None
 
     @property
@@ -57,19 +57,19 @@ class Reading:
         return reason in self._mutes
 
     def mute(self, reason: Mute) -> None:
-        """Stop, until `unmute`. Once is enough."""
+        """Stop reading until `unmute` with the same reason. Idempotent."""
         self._mutes.setdefault(reason, self._monotonic_ms())
         self.adjust()
 
     def unmute(self, reason: Mute) -> None:
-        """The reason is over. The caller handles the frames that it still has, if any, and then calls `adjust`."""
+        """End the reason. The caller then handles the frames that it still has, if any, and calls `adjust`."""
         since_ms = self._mutes.pop(reason, None)
         if since_ms is not None and self.partial_since_ms is not None:
             now_ms = self._monotonic_ms()
             self.partial_since_ms = min(now_ms, self.partial_since_ms + now_ms - since_ms)
 
     def adjust(self) -> None:
-        """Go on or stop, if what decides it has changed."""
+        """Resume or pause the transport if the result has changed."""
         transport = self._transport
         wants = not self._mutes and not self._pipeline.is_stopped
         if wants == self.is_on or transport is None or transport.is_closing():

@@ -1,19 +1,20 @@
 """The broker-wide budget for request bytes: granted as they arrive, fairly by address and by connection.
 
-What counts: bytes of unfinished frames that have arrived, frames that their requests still refer to (they wait for their turn, for a
-check in a thread, or are handled in pieces), copies of small frames that wait, and answers that the peer has not taken. Address space
-that was only declared costs nothing. (Kafka's SimpleMemoryPool reserves the declared size, so that a few declarations block everyone.)
+These bytes count: received bytes of unfinished frames; frames that requests still use (they wait for earlier requests, for a check in the
+worker, or are handled in slices); copies of small waiting frames; and answers that the peer has not taken. A frame's declared size does not
+count. (Kafka's SimpleMemoryPool reserves the declared size, so that a few declarations block everyone.)
 
-Below half of the limit nobody is held up. Above, memory is short until three eighths are left over:
-- Connections read on while they hold no more than their share: the limit divided by the addresses that hold anything, and each address's
-  part by its connections. So a connection that sends a hundred megabytes slowly waits, and one that sends a single megabyte does not.
-- The last quarter is left to connections that hold at most MODEST_SIZE, so that usual requests are read.
-- Of those that wait, the one that has waited longest reads on nevertheless until its frame is whole: else none might ever finish.
+Below half of the limit no connection has to wait. Above it, memory is short until the held bytes fall to three eighths:
+- Connections continue to read while they hold no more than their share: the limit divided by the addresses that hold anything, and each
+address's part divided by its connections. So a connection that sends a hundred megabytes slowly waits, and one that sends a single megabyte
+does not.
+- The last quarter is reserved for connections that hold at most MODEST_SIZE, so that usual requests are read.
+- The connection that has waited longest continues to read all the same until its frame is complete: otherwise none might ever finish.
 - A connection whose peer does not send (or take) PROGRESS_MIN between two sweeps, or nothing at all while it waits, is stalled. While
-  others wait, `sweep` closes stalled ones, those of the greediest address first, until memory is not short any more.
+others wait, `sweep` closes stalled ones, beginning with the address that holds most, until memory is not short any more.
 
-At most the limit is held, and what comes on top before readers have stopped: one read (a megabyte), 8 KiB for each connection that has
-just begun a frame, and the rest of the one frame that is read nevertheless (below socket.request.max.bytes).
+At most the limit is held, plus what arrives before readers have stopped: one read (a megabyte), 8 KiB for each connection that has just
+begun a frame, and the rest of the one frame that is read all the same (below socket.request.max.bytes).
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ MODEST_SIZE = POOLED_BUFFER_SIZE  # bytes: a batch of a client's usual maximum a
 PROGRESS_MIN = 64 * 1024
 """Bytes between two sweeps, a second; with less, a large frame would miss its deadline. Who holds no more than this is left alone."""
 
-# How short memory is. Each level begins above its part of the limit, in 32nds, and ends below a lower one, so that changes are rare: each
-# looks at all holders.
+# The levels of memory shortage. Each begins above its part of the limit, in 32nds, and ends below a lower one, so that changes, which visit
+# all holders, are rare.
 PLENTY, SHORT, SCARCE, NONE = range(4)
 _BEGINS_32NDS = (0, 16, 24, 32)
 _ENDS_32NDS = (0, 12, 20, 30)
@@ -39,15 +40,15 @@ _KEPT_8THS_MAX = 1
 
 
 class Holder(Protocol):
-    """A connection, as far as this is concerned."""
+    """The part of a connection that the RequestMemory uses."""
 
     @property
     def address(self) -> str:
-        """Where it comes from."""
+        """The peer's address."""
 
     @property
     def awaits_peer(self) -> bool:
-        """Whether what it holds stays until its peer does something: reads an answer, or lets a request end that another waits behind."""
+        """Whether its bytes are held until its peer acts: it reads an answer, or lets a request end for which another waits."""
 
     @property
     def has_unread_bytes(self) -> bool:
@@ -60,14 +61,14 @@ class Holder(Protocol):
         """Stop reading until `memory_available`."""
 
     def memory_available(self) -> None:
-        """Read on; called once after `pause_for_memory`."""
+        """Resume reading; called once after `pause_for_memory`."""
 
     def close_for_memory(self, held_size: int) -> None:
-        """Close: it is stalled and others wait."""
+        """Close the connection: it is stalled while others wait."""
 
 
 class _Address:
-    """What the connections from one address hold together."""
+    """The bytes that all connections from one address hold."""
 
     __slots__ = ("connections_count", "held_size", "name")
 
@@ -78,7 +79,7 @@ class _Address:
 
 
 class _Account:
-    """What one connection holds. `holder` is None once it is closed; frames that its requests refer to may outlive it."""
+    """The bytes that one connection holds. `holder` is None after it was closed; frames that its requests use may outlive it."""
 
     __slots__ = ("address", "held_size", "holder", "is_closing", "is_receiving", "kept_size", "swept_size")
 
@@ -121,7 +122,7 @@ class RequestMemory:
         self._kept: dict[int, tuple[weakref.ref[FrameBuffer], _Account, int]] = {}  # by the reference's identity
         self._kept_size = 0
         self._paused: dict[_Account, None] = {}  # ordered: the longest wait ends first; empty while there is plenty
-        self._head: _Account | None = None  # reads on although it is not entitled to
+        self._head: _Account | None = None  # the longest waiting one, which reads all the same
         self._level = PLENTY
 
     @property
@@ -130,7 +131,7 @@ class RequestMemory:
         return len(self._paused)
 
     def hold(self, holder: Holder, size: int, *, is_receiving: bool) -> None:
-        """`holder` holds `size` bytes from now on, 0 for none; `is_receiving` if they are of a frame of which it takes more."""
+        """Set the bytes that `holder` holds to `size`. `is_receiving` means that they are of an unfinished frame."""
         account = self._accounts.get(holder)
         if account is None:
             if not size:
@@ -144,7 +145,7 @@ class RequestMemory:
         self._count(account, change)
 
     def keep(self, holder: Holder, buffer: FrameBuffer) -> None:
-        """`buffer` was a frame of `holder`'s and counts until nobody refers to it."""
+        """Count `buffer`, a frame of `holder`, until nothing refers to it."""
         account = self._accounts.get(holder) or self._open(holder)
         size = len(buffer)
         reference = weakref.ref(buffer, self._buffer_gone)
@@ -154,7 +155,7 @@ class RequestMemory:
         self._count(account, size)
 
     def forget(self, holder: Holder) -> None:
-        """Its connection is closed. Bytes that its requests still refer to count until they are released."""
+        """Remove a closed connection. Bytes that its requests still use count until they are released."""
         account = self._accounts.pop(holder, None)
         if account is None:
             return
@@ -168,7 +169,7 @@ class RequestMemory:
         self._count(account, -released)
 
     def sweep(self) -> None:
-        """Call it about once a second: closes stalled connections while others wait, and decides anew which may read."""
+        """Close stalled connections while others wait, and decide again which may read. Called about once a second."""
         if self._level == PLENTY:
             return
         for holder in list(self._accounts):
@@ -237,7 +238,7 @@ class RequestMemory:
         account.holder.memory_available()
 
     def _close_greediest(self, stalled: list[_Account]) -> None:
-        """Until memory is not short any more, supposing that all they hold goes with them."""
+        """Close stalled connections until memory is not short any more, counting all their bytes as released."""
         excess = self.held_size - self._ends[SHORT]
         stalled.sort(key=lambda account: (account.address.held_size, account.size), reverse=True)
         for account in stalled:
@@ -260,7 +261,7 @@ class RequestMemory:
         return account
 
     def _drop(self, account: _Account) -> None:
-        """It holds nothing any more."""
+        """Remove an account without bytes."""
         if account.holder is not None:
             del self._accounts[account.holder]
             account.address.connections_count -= 1
@@ -273,7 +274,7 @@ class RequestMemory:
             self._addresses.pop(address.name, None)
 
     def _buffer_gone(self, reference: weakref.ref[FrameBuffer]) -> None:
-        """May run in any thread, at any point: the rest is done in a turn of the loop."""
+        """Called when a frame is freed, in any thread at any time: the rest is done in a turn of the loop."""
         try:
             self._call_threadsafe(self._release, id(reference))
         except RuntimeError:

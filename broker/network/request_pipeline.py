@@ -1,14 +1,13 @@
 """The order of one connection's requests and responses, without I/O.
 
-Kafka keeps one request in flight a connection: it mutes the socket until the response is written (SocketServer). Ours looks the
-same from outside and is faster for producers: a Produce may start while everything unanswered before it is a parked Produce, up to
-PARKED_PRODUCES_MAX. One that has yet to append its records holds the order: nothing starts behind it. Every other request waits its turn,
-for a Fetch that overtakes a parked one breaks its session.
-Responses leave in request order.
+Kafka keeps one request in flight for each connection: it mutes the socket until the response is written (SocketServer). This pipeline
+behaves the same for clients and is faster for producers: a Produce may start if all unanswered requests before it are parked Produces, up
+to PARKED_PRODUCES_MAX. A Produce that has not appended its records yet holds the order: nothing starts behind it. Any other request waits
+until all before it are answered: a Fetch that overtakes a parked one would break its session. Responses are sent in request order.
 
-A completion only sends. It comes from the inside of some other operation (a LeaveGroup that answers the joins of others, an append
-that wakes fetches), whose state may be half changed and whose loops may be under way: a request that started there would see and
-change that state. So whatever an answer allows to start is started in a later turn of the loop, by `schedule`.
+A completion only sends. It is called inside some other operation (a LeaveGroup that answers the joins of others, an append that wakes
+fetches), whose state may be half changed. A request that started there would see and change that state. So a request that an answer allows
+to start is started by `schedule`, in a later turn of the loop.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Chunks = Sequence[Any]
 
 
 class _Intake(Enum):
-    """Whether frames are taken, and who owes the call of `on_ready` if not."""
+    """Whether frames are taken, and which event calls `on_ready` if not."""
 
     OPEN = 1
     STOPPED = 2
@@ -56,10 +55,10 @@ class _Slot:
 class RequestPipeline:
     """Starts requests when their turn comes and sends responses in their order.
 
-    `start(frame)` runs one request and returns its chunks, None for "no response", or a Deferred of chunks; it is called by `offer`
-    and by what was scheduled, never by a completion. `send(chunks)` gets each response in order. `on_ready()` is called when, after
-    `offer` returned False, frames may be offered again. `schedule(callback)` calls back once, in a later turn of the loop.
-    Whatever `start` raises passes through `offer`; for a request that waited it goes to `on_error(exception)`.
+    `start(frame)` runs one request and returns its chunks, None for "no response", or a Deferred of chunks; it is called by `offer` and by
+    scheduled calls, never by a completion. `send(chunks)` gets each response in order. `on_ready()` is called when, after `offer` returned
+    False, frames may be offered again. `schedule(callback)` calls back once, in a later turn of the loop. An exception of `start` is raised
+    by `offer`; for a request that waited, `on_error(exception)` gets it.
     """
 
     __slots__ = (
@@ -105,7 +104,8 @@ class RequestPipeline:
         return self._waiting is not None
 
     def offer(self, frame: memoryview) -> bool:
-        """Take one frame; one without a buffer of its own is valid only during this call. False: offer no more until `on_ready`."""
+        """Take one frame; a frame without its own buffer is valid only during this call. Returns False if no more may be offered until
+        `on_ready`."""
         assert self._waiting is None, "offered a frame while one waits"
         if not self.unanswered and not self._is_blocked:
             self._run(frame, False)
@@ -121,22 +121,23 @@ class RequestPipeline:
         return True
 
     def block(self) -> None:
-        """Start nothing more until `unblock`: the peer doesn't take its responses."""
+        """Start no requests until `unblock`: the peer does not take its responses."""
         self._is_blocked = self.is_stopped = True
 
     def unblock(self) -> None:
-        """The peer takes responses again."""
+        """Start requests again: the peer takes its responses."""
         self._is_blocked = False
         self.is_stopped = self._intake is not _OPEN
         self._resume_intake_later()
 
     def close(self) -> None:
-        """The connection is gone: parked requests leave their purgatories, their answers are dropped, nothing starts any more."""
+        """Called when the connection has ended: parked requests leave their purgatories, answers are dropped, and no request starts any
+        more."""
         self._intake = _CLOSED
         self.is_stopped = True
         self._waiting = None
         self.waiting_size = 0
-        # What is called here leads back to the connection, and a cycle is not freed soon.
+        # These callbacks refer to the connection: break the cycle.
         self._start, self._send, self._on_ready, self._on_error = _no_answer, _nothing, _nothing, _nothing
         slots, self.unanswered = self.unanswered, deque()
         for slot in slots:
@@ -148,7 +149,7 @@ class RequestPipeline:
     def _may_start(self, frame: memoryview) -> bool:
         if self._is_blocked or len(self.unanswered) >= PARKED_PRODUCES_MAX or frame[:2] != PRODUCE_KEY_BYTES:
             return False
-        # All of them are produces if the first is: anything else would have been alone. Nothing is behind one that holds the order.
+        # If the first is a Produce, all are: any other request is alone. Nothing is behind one that holds the order.
         return self.unanswered[0].is_produce and not self.unanswered[-1].deferred.holds_order
 
     def _run(self, frame: memoryview, is_produce: bool) -> None:
@@ -187,7 +188,7 @@ class RequestPipeline:
     def _resume_intake(self) -> None:
         """Start the waiting frame if its turn has come, then ask for more."""
         if self._intake is not _RESUMING:
-            return  # closed in between
+            return  # closed meanwhile
         self._intake = _STOPPED
         if self._is_blocked:
             return

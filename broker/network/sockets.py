@@ -1,6 +1,6 @@
-"""What a node takes from its network: addresses to accept connections on, and the way out of each connection.
+"""A node's network: acceptors for its listeners, and the transport layer of each connection.
 
-Production listens on sockets; the simulated network has an implementation of its own. Connections and listeners are the same on both.
+Production uses sockets; the simulated network is another implementation. Connections and listeners are the same on both.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from broker.loop.clock import Clock
 from broker.network.listening_sockets import BACKLOG, ListeningSockets
 from broker.network.transport_layer import DescriptorLayer, TransportLayer
 
-SYSTEM_DEFAULT = -1  # a socket buffer's size, left to the system, which tunes it as the connection goes
+SYSTEM_DEFAULT = -1  # a socket buffer's size, left to the system, which tunes it for each connection
 SEGMENT_BYTES_MIN = 536  # of TCP over IPv4
 SEGMENT_BYTES_MAX = 32_767
 """The largest limit that Linux takes for a connection's segments. Those of the loopback interface are of 65,483 bytes by default."""
@@ -32,43 +32,43 @@ class SocketOptions(NamedTuple):
 
 
 class Acceptor(Protocol):
-    """One address that connections are accepted on. Owned by its listener."""
+    """Accepts connections at one address. Owned by its listener."""
 
     @property
     def port(self) -> int:
-        """The real one, once bound: a configured port 0 asks for a free one."""
+        """The bound port: a configured port 0 asks for a free one."""
 
     def bind(self, host: str | None, port: int) -> None:
-        """Take the address, without accepting yet; raises ListenError."""
+        """Bind the address without accepting yet. Raises ListenError."""
 
     def listen(self) -> None:
-        """The last chance of a refusal, ListenError. Comes right before `start`: connections may arrive from now on."""
+        """Listen; called right before `start`. Connections may arrive from now on. Raises ListenError."""
 
     async def start(self, protocol_factory: ProtocolFactory) -> None:
-        """Accept connections; each gets a protocol of its own."""
+        """Accept connections; each gets a new protocol."""
 
     def stop(self) -> None:
-        """Stop accepting and free the address. Connections that are open stay so."""
+        """Stop accepting and free the address. Open connections stay open."""
 
 
 class Network(Protocol):
     """One node's network."""
 
     def make_acceptor(self, who: str, options: SocketOptions) -> Acceptor:
-        """An acceptor without an address yet. `who` names its listener in errors."""
+        """Returns an acceptor, which is not bound yet. `who` names its listener in errors."""
 
     def make_layer(self, transport: asyncio.Transport) -> TransportLayer:
-        """The way out of a plaintext connection."""
+        """Returns the transport layer of a plaintext connection."""
 
     async def connect(self, host: str, port: int, protocol_factory: Callable[[], asyncio.BaseProtocol]) -> tuple[Any, Any]:
-        """Open a connection: its transport and its protocol. OSError when it cannot be."""
+        """Open a connection. Returns its transport and its protocol. OSError if it fails."""
 
 
 async def connect_within(
     timeout_ms: int, clock: Clock, network: Network, host: str, port: int, protocol_factory: Callable[[], asyncio.BaseProtocol]
 ) -> tuple[Any, Any]:
-    """As `network.connect`, but raises TimeoutError, which is an OSError, after `timeout_ms`. If an address is silent, the system itself
-    tries for two minutes, and at the end only once a minute: it would notice late that the address answers again."""
+    """As `network.connect`, but raises TimeoutError, which is an OSError, after `timeout_ms`. If an address is silent, the system tries
+    for two minutes, in the end only once a minute, and would be late to notice that the address answers again."""
     connecting = asyncio.ensure_future(network.connect(host, port, protocol_factory))
     timer = clock.call_later(timeout_ms, connecting.cancel)
     try:
@@ -83,7 +83,7 @@ async def connect_within(
 
 
 class SystemNetwork:
-    """This machine's."""
+    """The network of this machine."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -138,7 +138,7 @@ class SocketAcceptor:
     def _set_inherited_options(self, listening: socket.socket) -> None:
         """Accepted sockets take these from the listening one; set before it listens, the receive buffer also bounds the window offered.
 
-        Keep-alive, as in Kafka, finds out peers that vanished while a request of theirs is parked, which the idle limit spares.
+        Keep-alive, as in Kafka, detects peers that vanished while their request is parked: the idle limit does not apply to these.
 
         A send buffer has to hold two segments: the peer acknowledges every second one at once, a single one after 40 ms, and until then
         the buffer stays full. So a small buffer has segments of half its size, where those of the interface are larger.

@@ -1,4 +1,4 @@
-"""How an outbox reaches its peer: by the socket's descriptor, or by the asyncio transport.
+"""Sends an outbox's bytes, through the socket's descriptor or through the asyncio transport.
 
 A plaintext connection writes to the descriptor itself: record bytes go from the page cache to the socket by sendfile and are never
 seen by Python. Where there is no such descriptor (TLS, the simulated network), the same outbox reads them and writes to the transport.
@@ -24,20 +24,20 @@ _PEEK: Final = int(socket.MSG_PEEK) | int(socket.MSG_DONTWAIT)
 
 
 class TransportLayer(Protocol):
-    """One connection's way out. Owned by its outbox, which closes it before the transport closes. Nothing here blocks."""
+    """The sending side of one connection. Owned by its outbox, which closes it before the transport closes. Nothing here blocks."""
 
     def send(self, data: bytes | bytearray | memoryview, flags: int, /) -> int:
-        """Send bytes with flags (MSG_MORE or 0): how many were taken. BlockingIOError when none are, OSError when the connection is
+        """Send bytes with flags (MSG_MORE or 0). Returns how many were taken. BlockingIOError if none were, OSError if the connection is
         broken."""
 
     def send_file(self, fd: int, position: int, size: int, /) -> int:
-        """Send bytes of a file, up to `size`: how many were taken, 0 at the file's end. Raises as `send`."""
+        """Send up to `size` bytes of a file. Returns how many were taken; 0 at the file's end. Raises as `send`."""
 
     def when_writable(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, in a later turn of the loop, when `send` is worth another try."""
+        """Call `callback` once, in a later turn of the loop, when `send` may succeed again."""
 
     def pause_writing(self) -> None:
-        """The transport has as much queued as it wants. Its protocol forwards asyncio's call."""
+        """The transport's queue is full. Its protocol forwards asyncio's call."""
 
     def resume_writing(self) -> None:
         """The transport takes more again."""
@@ -111,7 +111,7 @@ class DescriptorLayer:
             return False
 
     def _peek(self) -> bool:
-        """Whether bytes wait to be read; the peer's orderly end is none. Raises OSError when it reset the connection."""
+        """Whether bytes wait to be read; an orderly end by the peer counts as none. Raises OSError when it reset the connection."""
         try:
             return not self._is_closed and self._socket.recv(1, _PEEK) != b""
         except (BlockingIOError, InterruptedError):
@@ -164,7 +164,7 @@ class StreamLayer:
 
     def when_writable(self, callback: Callable[[], None]) -> None:
         self._callback = callback
-        if not self._is_paused:  # the caller gives way to others
+        if not self._is_paused:  # the caller lets others run
             self._loop.call_soon(self._writable)
 
     def _writable(self) -> None:
@@ -186,7 +186,7 @@ class StreamLayer:
 
     @property
     def has_unread_bytes(self) -> bool:
-        """The transport keeps to itself what it has not read: the peer is given the benefit of the doubt."""
+        """True until it closes: the transport does not tell, so the peer is assumed to have sent something."""
         return not self._transport.is_closing()
 
     def close(self) -> None:

@@ -203,7 +203,8 @@ class RaftResponses:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _open(self, outgoing: Outgoing, response: Any, now_ms: int) -> tuple[Any, bool | None]:
-        """Returns the partition of an answer (None if it has none) and, if there is nothing more to process, whether the peer is fine; else None."""
+        """Returns the partition of an answer (None if it has none) and, if there is nothing more to process, whether the peer is fine;
+        else None."""
         if response.error_code:
             return None, self._unexpected(outgoing, response.error_code)
         partition = messages.only_partition(response, response.responses if isinstance(response, FetchResponse) else response.topics)

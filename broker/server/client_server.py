@@ -1,4 +1,4 @@
-"""ClientServer: builds, starts and stops what serves the clients of a broker: its partitions, its group coordinator, its handlers.
+"""ClientServer: builds, starts and stops the client side of a broker: its partitions, its group coordinator, its handlers.
 
 Only a node with the role of a broker has one. Owner: server.py.
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class ClientServer:
-    """See the module's docstring. `quorum` has started; `listeners` are bound to their ports, which others are told."""
+    """See the module's docstring. `quorum` has started; `listeners` are bound, and their ports are advertised."""
 
     def __init__(
         self, node: Node, quorum: QuorumServer, log_manager: LogManager, listeners: list[Listener], registry: ConnectionRegistry
@@ -70,7 +70,7 @@ class ClientServer:
         self._apis: KafkaApis | None = None
 
     async def start(self) -> None:
-        """Recover the partitions' logs, register this broker, and build what serves. Clients can connect then, and wait for `serve`."""
+        """Recover the partitions' logs, register this broker, and build its parts. After that clients can connect, and wait for `serve`."""
         node, metadata, log_manager = self._node, self._metadata, self._log_manager
         await open_logs(self._quorum.driver, metadata, log_manager, now_ms=node.clock.now_ms())
         node.on_stop(lambda: log_manager.close_clean(broker_epoch=metadata.broker_epoch))
@@ -109,9 +109,9 @@ class ClientServer:
         )
         self._apis = KafkaApis(services, node.turns)
         node.on_stop(self._apis.close)
-        node.on_stop(self._registry.close)  # connections end before what they wait for does
+        node.on_stop(self._registry.close)  # connections are closed before the parts that they use
         for listener in self._listeners:
-            listener.listen()  # all of them before any serves: another process may have been faster since they were bound
+            listener.listen()  # all of them before any serves: another process may have taken a port meanwhile
 
     async def serve(self) -> None:
         """Accept connections."""
@@ -119,11 +119,11 @@ class ClientServer:
         for listener in self._listeners:
             await listener.start(self._apis.handle)
         self._node.on_stop(self._stop_listeners)
-        self._node.on_stop(self._lifecycle.stop)  # while it still serves: others take over first
+        self._node.on_stop(self._lifecycle.stop)  # while it still serves: other brokers become leaders first
         self._node.on_stop(self._quorum.shorten_retries)
 
     def add_gauges(self) -> None:
-        """Let the node's metrics tell of replicas and groups, once this has started."""
+        """Add the gauges of replicas and groups to the node's metrics, after the start."""
         from broker.server.cleaner_gauges import add_cleaner_gauges
         from broker.server.gauges import add_broker_gauges
 
@@ -146,12 +146,12 @@ class ClientServer:
         self._controller.prepare_internal_topic(GROUP_METADATA_TOPIC, brokers_count)
 
     def fail_directory(self, path: Path, error: StorageError) -> None:
-        """The partitions in this log directory go offline."""
+        """Take the partitions in this log directory offline."""
         if self._replica_manager is not None:
             self._replica_manager.fail_log_dir(path, error)
 
     def report_directory(self, path: Path) -> None:
-        """Tell the controller that this log directory has failed."""
+        """Report to the controller that this log directory has failed."""
         if self._lifecycle is not None and self._replica_manager is not None:
             lost = [
                 (partition.topic, partition.partition)
@@ -163,7 +163,7 @@ class ClientServer:
     # -- the start, step by step ----------------------------------------------------------------------------------
 
     def _make_unreachable_brokers(self) -> UnreachableBrokers | None:
-        """Brokers that may be gone; only where others can be asked and barnabas.fast.fencing is on."""
+        """Returns None if there are no other brokers to probe, or if barnabas.fast.fencing is off."""
         node, metadata, links = self._node, self._metadata, self._quorum.links
         if links is None or not node.config.barnabas_fast_fencing:
             return None
@@ -176,7 +176,7 @@ class ClientServer:
         return unreachable_brokers
 
     async def _register(self) -> BrokerLifecycle:
-        """Register this broker with the addresses that clients are told, and become leader of what it can lead."""
+        """Register this broker with its advertised addresses, and become leader of its partitions where possible."""
         node, quorum, log_manager = self._node, self._quorum, self._log_manager
         directory_ids = self._directory_ids = {
             str(directory.path): directory.meta.directory_id
@@ -218,7 +218,7 @@ class ClientServer:
         return lifecycle
 
     def _watch_silence(self, lifecycle: BrokerLifecycle) -> None:
-        """Ask other brokers whether they answer, and tell the controller of those that do not."""
+        """Watch other brokers for answers, and report silent ones to the controller."""
         metadata, links, listener_name = self._metadata, self._quorum.links, self._node.config.inter_broker_listener_name
         if links is None or not links.silence_ms:
             return
@@ -233,7 +233,7 @@ class ClientServer:
         self._node.on_stop(watch.close)
 
     def _make_controller_client(self) -> ControllerClient:
-        """What asks the active controller for clients. Its way is another than the heartbeats', which wait for no client's request."""
+        """Returns the client of the active controller. It has its own channel, so that heartbeats do not wait for clients' requests."""
         node = self._node
         channel = self._quorum.make_channel(node.config.controller_socket_timeout_ms)
         controller = ControllerClient(channel, self._metadata, node.config, node.clock)
@@ -283,7 +283,7 @@ class ClientServer:
         return coordinator
 
     def _make_cleaner(self) -> LogCleaner | None:
-        """None where log.cleaner.enable says so."""
+        """Returns None if log.cleaner.enable is false."""
         node = self._node
         if not node.config.log_cleaner_enable:
             return None
@@ -292,7 +292,7 @@ class ClientServer:
 
     def _find_client_metrics(self) -> ClientMetricsManager:
         if self._client_metrics is None:
-            from broker.telemetry.client_metrics import ClientMetricsManager  # few clusters ever ask clients for metrics
+            from broker.telemetry.client_metrics import ClientMetricsManager  # late: few clusters ever ask clients for metrics
 
             node = self._node
             self._client_metrics = ClientMetricsManager(
@@ -305,7 +305,7 @@ class ClientServer:
         return max(int(self._settings.number("log.cleaner.backoff.ms")), 1)
 
     def _take_over_settings(self, delta: MetadataDelta) -> None:
-        """Brokers' dynamic configs changed: give those that are asked for often to whom they concern."""
+        """Called when brokers' dynamic configs have changed: pass frequently used ones to the parts that use them."""
         if not delta.changed_broker_configs:
             return
         number, config = self._settings.number, self._node.config
@@ -319,7 +319,7 @@ class ClientServer:
         self._lifecycle.cordon_directories(self._cordon())
 
     def _cordon(self) -> list[bytes]:
-        """Have no new logs made in the directories that are cordoned now. Returns the ids of those that are online."""
+        """Create no new logs in the directories that are cordoned now. Returns the ids of the online ones among them."""
         cordoned = cordoned_directories(self._settings.elements(CORDONED_LOG_DIRS), self._node.config.log_dirs)
         self._log_manager.cordon(cordoned)
         return [
@@ -339,7 +339,7 @@ class ClientServer:
 
 
 async def open_logs(quorum: QuorumDriver, metadata: MetadataCache, log_manager: LogManager, *, now_ms: int) -> None:
-    """Open the partitions' logs, once the metadata is what the quorum has: a replica that is not this broker's there is renamed away."""
+    """Open the partitions' logs when the metadata is up to date. A replica that is not this broker's any more is renamed to a stray."""
     await quorum.caught_up()
     log_manager.open(
         config_of=metadata.log_config, topic_id_of=_topic_ids(metadata), directory_id_of=_directory_ids(metadata), now_ms=now_ms
@@ -347,7 +347,7 @@ async def open_logs(quorum: QuorumDriver, metadata: MetadataCache, log_manager: 
 
 
 def _topic_ids(metadata: MetadataCache) -> Callable[[str, int], bytes | None]:
-    """Of the partitions that have a replica here."""
+    """Returns a function from a partition to its topic id, if the partition has a replica here."""
 
     def topic_id_of(name: str, index: int) -> bytes | None:
         topic, image = metadata.find_topic(name), metadata.find_partition(name, index)

@@ -1,4 +1,4 @@
-"""What gives log directories the identity in their meta.properties: the `barnabas format` command, and a start that may format."""
+"""Formats log directories, that is, writes their meta.properties: for the `barnabas format` command, and for a start that may format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.disk import SYSTEM_DISK, Disk
 from storage.files import make_directory
 from storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 
-# Kafka keeps the ids 0 to 99 for itself (Uuid.RESERVED, DirectoryId.reserved).
+# Kafka reserves the ids 0 to 99 (Uuid.RESERVED, DirectoryId.reserved).
 RESERVED_IDS_COUNT = 100
 
 
@@ -32,12 +32,12 @@ def format_directories(
     disk: Disk = SYSTEM_DISK,
     prepare: Prepare | None = None,
 ) -> list[Path]:
-    """Give every log directory of `config` that has none an identity; returns those directories. `prepare` is called for each just
-    before: the identity is written last, so that a directory which has one is whole.
+    """Format every log directory of `config` that is not formatted; returns these directories. `prepare` is called for each before its
+    meta.properties is written: a directory with that file is complete.
 
-    Raises FormatError before anything is written: for a directory that has an identity already (unless `ignore_formatted`) or has
-    that of another cluster or node. As in Kafka since 4.0 any text is a cluster id, and is kept as it is given; but not the empty
-    one, which comes from a variable that was not set.
+    Raises FormatError before anything is written: for a directory that has an identity already (unless `ignore_formatted`) or has that of
+    another cluster or node. As in Kafka since 4.0 any text is a cluster id, and is kept as it is given; but not an empty one, which comes
+    from an unset variable.
     """
     if not cluster_id:
         raise FormatError("the cluster id is empty; barnabas random-uuid makes one")
@@ -61,7 +61,8 @@ def format_directories(
 
 
 def new_id(random_bytes: Callable[[int], bytes]) -> bytes:
-    """A random (version 4) UUID that Kafka takes: not one of its reserved ones, and no dash first, which tools take for an option."""
+    """Returns a random (version 4) UUID that Kafka accepts: not a reserved one, and without a dash at the start, which tools take for an
+    option."""
     while True:
         raw = bytearray(random_bytes(16))
         raw[6] = raw[6] & 0x0F | 0x40

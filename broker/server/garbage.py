@@ -1,9 +1,9 @@
-"""When the garbage collector looks for cycles, and at what.
+"""The schedule of the garbage collector.
 
-References alone free what is large (tests/broker/network/test_connection_end.py) and what a request made
-(tests/broker/test_no_cycles.py), so the collector only has to find small cycles. A collection stops the loop for nearly 0.1 µs an object
-that it looks at: 12 to 20 ms of CPU for 200,000. So none looks at everything: Python's own look at 20,000 objects at most, those that are
-new, 1 to 3 ms; and what lives after COLLECT_INTERVAL_MS is frozen, so that no later collection looks at it.
+Reference counts free large objects (tests/broker/network/test_connection_end.py) and the objects of requests
+(tests/broker/test_no_cycles.py), so the collector only has to find small cycles. A collection stops the loop for nearly 0.1 µs for each
+object that it visits: 12 to 20 ms of CPU for 200,000. So no collection visits everything. Python's own visit at most 20,000 new objects, 1
+to 3 ms. Objects that are alive after COLLECT_INTERVAL_MS are frozen, so no later collection visits them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class GarbageCollection:
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        """What lives now is never looked at; nor is anything collected now, while the first client waits."""
+        """Freeze all present objects, without a collection: the first client is waiting."""
         gc.freeze()
         self._timer = self._clock.call_later(COLLECT_INTERVAL_MS, self._collect)
 

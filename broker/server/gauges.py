@@ -1,6 +1,7 @@
-"""The gauges of a running node: what a scrape asks its collaborators. Names as the usual JMX-exporter rules name Kafka's MBeans.
+"""The gauges of a running node, computed from its parts at a scrape. They have the names that the usual JMX-exporter rules give Kafka's
+MBeans.
 
-server.py and client_server.py call `add_cluster_gauges` and `add_broker_gauges` once; nothing is computed until someone scrapes.
+server.py and client_server.py call `add_cluster_gauges` and `add_broker_gauges` once; nothing is computed before a scrape.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ GROUP_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", 
 
 
 class Following(Protocol):
-    """What this broker's replica fetchers tell: InterBroker."""
+    """The figures of this broker's replica fetchers: a part of InterBroker."""
 
     def replica_lags(self) -> Iterable[ReplicaLag]: ...
 
@@ -47,7 +48,7 @@ def add_broker_gauges(
     metadata: MetadataCache,
     following: Following,
 ) -> None:
-    """Register the gauges of what a broker does."""
+    """Register the gauges of a broker."""
     _add_log_gauges(metrics, replica_manager)
     _add_replica_gauges(metrics, replica_manager, metadata)
     _add_isr_counters(metrics, replica_manager)
@@ -216,7 +217,8 @@ def _add_controller_gauges(metrics: Metrics, metadata: MetadataCache, raft: Raft
 
 
 def _add_election_counters(metrics: Metrics, elections: ElectionCounts) -> None:
-    """Elections from now on, not those that this node replayed at its start. Every node counts all of them: do not sum over nodes.
+    """Counts elections from now on, without those that this node replayed at its start. Every node counts all of them: do not sum over
+    nodes.
 
     `leaderelectionrateandtimems_count` is a name of Kafka with ZooKeeper: with KRaft it counts no clean elections."""
     known = elections.elected, elections.unclean, elections.from_eligible_replicas
@@ -262,7 +264,7 @@ def _add_quorum_gauges(metrics: Metrics, raft: Raft) -> None:
 
 
 def _role(raft: Raft) -> str:
-    """In Kafka's words (KafkaRaftMetrics)."""
+    """The role in Kafka's words (KafkaRaftMetrics)."""
     role = raft.state.role
     has_voted = raft.state.vote.voted is not None
     if raft.is_leader:

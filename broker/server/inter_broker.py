@@ -1,6 +1,6 @@
-"""InterBroker: what a broker needs to replicate with others: its replica fetchers, and what sends its ISR proposals to the controller.
+"""InterBroker: a broker's replica fetchers, and the sender of its ISR proposals to the controller.
 
-Both are imported and made when a partition first has another replica: a single node pays for neither. Owner: client_server.py.
+Both are imported and created when a partition first has another replica: a single node needs neither. Owner: client_server.py.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class InterBroker:
         self._changes.submit(proposal, on_answer)
 
     def replica_lags(self) -> Iterable[ReplicaLag]:
-        """Of each partition that follows a leader elsewhere."""
+        """The lag of each partition that follows another broker."""
         return () if self._manager is None else self._manager.lags()
 
     @property
     def failed_partitions_count(self) -> int:
-        """Partitions that are fetched no more until newer metadata comes."""
+        """The number of partitions that are not fetched until newer metadata comes."""
         return 0 if self._manager is None else self._manager.failed_count
 
     def take_over_settings(self) -> None:
@@ -112,14 +112,14 @@ class InterBroker:
             run_in_background=self._run_in_background,
             request_timeout_ms=config.replica_socket_timeout_ms,
             connect_timeouts_ms=(config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms),
-            # One batch may be larger than a response should be, and no larger than the request that brought it.
+            # One batch may be larger than a response should be, but not larger than a produce request.
             max_frame_size=max(config.replica_fetch_response_max_bytes, config.socket_request_max_bytes) + FRAMING_BYTES_MAX,
         )
         connection.on_lost = lambda: self._note_lost(endpoint)
         return connection
 
     def _note_lost(self, endpoint: Endpoint) -> None:
-        """The connection to the leader at `endpoint` has ended."""
+        """Called when the connection to the leader at `endpoint` has ended."""
         if self._unreachable_brokers is not None:
             listener_name = self._config.inter_broker_listener_name
             for broker in self._metadata.brokers.values():

@@ -19,7 +19,7 @@ from broker.observability.metrics import Metrics, MetricsSnapshot, quantile_ns
 
 REQUEST_HEAD_MAX_BYTES = 8192
 REQUEST_DEADLINE_S = 5.0
-# Scrapes at once. More are refused: each one costs the loop a snapshot.
+# Concurrent scrapes. More are refused, because each costs the loop a snapshot.
 CONNECTIONS_MAX = 8
 QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
 
@@ -40,7 +40,7 @@ class MetricsServer:
         return self._sockets.port
 
     async def start(self, host: str, port: int) -> None:
-        """Listen and serve. Raises ListenError when the address cannot be had."""
+        """Listen and serve. Raises ListenError if that fails."""
         self._sockets.bind(host, port)
         try:
             self._sockets.listen()
@@ -71,7 +71,7 @@ class MetricsServer:
             if len(self._connections) <= CONNECTIONS_MAX:
                 await asyncio.wait_for(self._serve(reader, writer), REQUEST_DEADLINE_S)
         except (TimeoutError, ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # A scraper that went away, was too slow or talked nonsense is closed; it will come again.
+            pass  # The connection of a scraper that disconnected, was too slow or sent nonsense is closed; it will come again.
         finally:
             self._connections.discard(task)
             writer.close()
@@ -110,7 +110,7 @@ def render(snapshot: MetricsSnapshot) -> bytes:
 
 
 class _SnapshotCollector:
-    """What prometheus-client asks for the metric families of one snapshot."""
+    """A prometheus-client collector: yields the metric families of one snapshot."""
 
     def __init__(self, snapshot: MetricsSnapshot) -> None:
         self._snapshot = snapshot

@@ -1,6 +1,6 @@
-"""Node: what all parts of a running node share: its config, its machine, and the order in which it stops.
+"""Node: the objects that all parts of a running node share: its config, its platform, and the order of its stop.
 
-server.py makes one and hands it to the parts that it builds: quorum_server.py and client_server.py.
+server.py creates one and passes it to the parts that it builds: quorum_server.py and client_server.py.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StartError(Exception):
 
 
 class Node:
-    """See the module's docstring. `cluster_id` is known once the log directories are open."""
+    """See the module's docstring. `cluster_id` is set when the log directories are open."""
 
     def __init__(self, config: ServerConfig, platform: Platform) -> None:
         self.config = config
@@ -41,7 +41,7 @@ class Node:
         self.descriptors = divide_descriptors(platform.descriptors_max)
         self.metrics = Metrics()
         self.turns = Turns(self.loop.call_soon, self.clock.monotonic_us)
-        self.stop_reason = ""  # once the node is asked to stop
+        self.stop_reason = ""  # set when the node is asked to stop
         self._stopped: asyncio.Future[int] = self.loop.create_future()
         self._undo: list[Callable[[], Any]] = []
 
@@ -50,7 +50,7 @@ class Node:
         return self.loop.run_in_executor(self.platform.executor, function, *arguments)
 
     def on_stop(self, undo: Callable[[], Any]) -> None:
-        """`stop` calls `undo`, which may return an awaitable, before everything that was noted earlier."""
+        """Have `stop` call `undo`, which may return an awaitable. The last one registered is called first."""
         self._undo.append(undo)
 
     async def stop(self) -> None:
@@ -64,13 +64,13 @@ class Node:
                 log.exception("stopping went on after an error")
 
     def request_stop(self, exit_code: int, reason: str) -> None:
-        """Let `wait_stopped` return; the log tells `reason`, a signal's name or what failed. Later calls change nothing."""
+        """Let `wait_stopped` return. `reason`, a signal's name or a failure, is logged. Later calls do nothing."""
         if not self._stopped.done():
             self.stop_reason = reason
             self._stopped.set_result(exit_code)
 
     async def wait_stopped(self) -> int:
-        """The exit code, once the node was asked to stop."""
+        """Returns the exit code when the node was asked to stop."""
         return await self._stopped
 
     async def wait_unless_stopped(self, waiting: Coroutine[Any, Any, None]) -> None:

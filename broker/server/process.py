@@ -1,4 +1,4 @@
-"""A broker as a process: its loop, console, signals, ready line and memory. SIGTERM and SIGINT both stop it in good order."""
+"""A broker as a process: its loop, console, signals, ready line and memory. SIGTERM and SIGINT both stop it cleanly."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code.
 
-    `on_start` is called before the broker starts, `ready_line` once it serves: for the line on stdout. Both on the loop.
+    `on_start` is called before the broker starts; `ready_line`, called when it serves, returns the line for stdout. Both run on the loop.
     """
     make_table()
     console = open_console(log_level, log_format)
@@ -101,7 +101,7 @@ async def _run(
 
 
 def _say_ready(broker: Broker, console: Console, ready_line: Callable[[Broker], str] | None) -> None:
-    """One line on stdout for whoever started us, one in the log with the time."""
+    """Write the ready line to stdout for the parent process, and a line with the time to the log."""
     config = broker.config
     addresses = [
         f"{endpoint.listener_name}://{endpoint.host or socket.gethostname()}:{listener.port}"
@@ -119,7 +119,7 @@ def _say_ready(broker: Broker, console: Console, ready_line: Callable[[Broker], 
 
 
 def _process_age_s() -> float:
-    """Seconds since this process was started, the interpreter's own start included where the system tells."""
+    """Returns the seconds since this process was started, including the interpreter's start if the system tells."""
     try:
         with open("/proc/self/stat", "rb") as stat:
             started_ticks = int(stat.read().rpartition(b")")[2].split()[19])

@@ -1,6 +1,6 @@
-"""QuorumServer: builds and starts a node's part in the metadata quorum, its controller, and what serves the controller listeners.
+"""QuorumServer: builds and starts a node's replica of the metadata quorum, its controller, and its controller listeners.
 
-Every node has one, whatever its process.roles; it knows nothing of clients and partitions. Owner: server.py.
+Every node has one, whatever its process.roles. It has no code about clients and partitions. Owner: server.py.
 
 Source: kafka.server.SharedServer, ControllerServer.
 """
@@ -44,7 +44,7 @@ UNCHECKED_ACLS = (
 
 
 class QuorumServer:
-    """See the module's docstring. The metadata log is open once it is built; `metadata` is up to date once it has started.
+    """See the module's docstring. The constructor opens the metadata log; `start` brings `metadata` up to date.
 
     `links`, which reach other nodes, are None for a node without a controller listener. `listeners` are its controller listeners.
     """
@@ -56,7 +56,7 @@ class QuorumServer:
         self._node = node
         self._listeners = listeners
         self._routes: list[ControllerRoute] = []
-        self._silence_watch: SilenceWatch | None = None  # of the quorum's leader
+        self._silence_watch: SilenceWatch | None = None  # watches the quorum's leader
         self._controller: LocalController | None = None
         self._apis: KafkaApis | None = None
         self.metadata = metadata = MetadataCache(ClusterState(), cluster_id=node.cluster_id, node_id=node.node_id, config=config)
@@ -94,13 +94,13 @@ class QuorumServer:
         )
         node.on_stop(snapshots.close)
         self.publisher = MetadataPublisher(metadata, snapshots)
-        self.driver.register(self.publisher)  # before the controller: what this answers is in the metadata then
+        self.driver.register(self.publisher)  # before the controller, so that its answers are not ahead of the metadata
         self._make_controller()
         node.on_stop(self.driver.close)
         self.channel = self.make_channel(config.broker_session_timeout_ms)
 
     async def start(self) -> None:
-        """Take part in the metadata quorum, and hear all that it has committed. Raises StartError."""
+        """Join the metadata quorum and read everything that it has committed. Raises StartError."""
         node = self._node
         self.driver.start()
         if self._silence_watch is not None:
@@ -118,8 +118,8 @@ class QuorumServer:
             self._register_controller()
 
     def make_channel(self, retry_timeout_ms: int) -> ControllerChannel:
-        """A way to the active controller, whose requests do not wait for those of other ways. It is direct where no other node can be
-        the active controller."""
+        """Returns a channel to the active controller. Its requests do not wait for those of other channels. It is direct if no other
+        node can be the active controller."""
         if self.links is None:
             assert self._controller is not None, "a node that reaches no other is its own controller"
             return self._controller
@@ -131,15 +131,15 @@ class QuorumServer:
     @property
     def controller_versions(self) -> Mapping[int, tuple[int, int]] | None:
         """As `Services.controller_versions`."""
-        return self._routes[0].versions if self._routes else None  # the one of the heartbeats
+        return self._routes[0].versions if self._routes else None  # that of the heartbeats
 
     def shorten_retries(self) -> None:
-        """This node stops: what waits for the active controller waits less long from now on."""
+        """Shorten the waits for the active controller, because this node is stopping."""
         for route in self._routes:
             route.shorten_retries()
 
     def _make_controller(self) -> None:
-        """The controller in this process, if it may become one; it also serves other nodes where they can reach it."""
+        """Create the controller in this process, if the node may become one. It also serves other nodes if they can reach it."""
         node, quorum, metadata = self._node, self.driver, self.metadata
         config = node.config
         if "controller" not in config.process_roles:
@@ -174,14 +174,14 @@ class QuorumServer:
             node.on_stop(self._apis.close)
 
     def _check_cluster_id(self, links: ClusterLinks) -> None:
-        """This node ends if the voters of its quorum belong to another cluster."""
+        """Stop this node if the voters of its quorum belong to another cluster."""
         from broker.cluster.cluster_ids import ClusterIdCheck, ask_cluster_ids
 
         node, raft = self._node, self.raft
         connections = links.cluster_id_connections()
 
         def find_voters() -> tuple[list[Address], int]:
-            """Those that the log or the configuration names; for a node that has neither, those that it is to look for."""
+            """Returns the voters in the log or in the config; for a node with neither, the bootstrap servers."""
             name, others = raft.config.listener_name, [voter for voter in raft.voters if voter.key.node_id != node.node_id]
             if not len(raft.voters):
                 return list(raft.config.bootstrap), len(raft.config.bootstrap)
@@ -195,7 +195,7 @@ class QuorumServer:
         node.on_stop(check.close)
 
     def _make_leading_controller(self, state: ClusterState) -> Controller:
-        """The one that decides while this node leads; it owns `state`."""
+        """Returns the Controller for this node's leadership; it owns `state`."""
         node = self._node
         return Controller(
             node.config,
@@ -208,7 +208,7 @@ class QuorumServer:
         )
 
     def _refuse_access_control(self) -> None:
-        """Stop where there are ACLs: Kafka's nodes with an authorizer check them, and this node would give away what they deny."""
+        """Stop if there are ACLs: Kafka's nodes with an authorizer enforce them, and this node would not."""
         if self._node.config.barnabas_serve_without_authorizer:
             return
         if self.metadata.state.kept.has_access_control_entries:
@@ -234,7 +234,7 @@ class QuorumServer:
         node.on_stop(registrar.stop)
 
     def _handle_forwarded(self, frame: memoryview, facts: ConnectionFacts) -> Any:
-        """A request to the controller that came in an Envelope."""
+        """Handle a request to the controller that came in an Envelope."""
         assert self._apis is not None
         return self._apis.handle(frame, facts)
 

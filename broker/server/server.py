@@ -1,10 +1,10 @@
-"""Broker: the running node. It opens what belongs to the node as a whole, and starts and stops the node's parts in order.
+"""Broker: the running node. It opens the resources of the whole node, and starts and stops the node's parts in order.
 
-quorum_server.py builds the part that every node has, the metadata quorum and its controller; client_server.py builds what serves
-clients. Nothing else in broker/ wires objects together, but for inter_broker.py, later, where a partition has replicas elsewhere.
+quorum_server.py builds the part that every node has, the metadata quorum and its controller; client_server.py builds the parts that serve
+clients. No other module in broker/ builds such parts, except inter_broker.py, when a partition first has replicas on other brokers.
 
-Start: take the ports (a taken one stops us at once), lock the log directories, load the metadata log, recover the partitions'
-logs, elect ourselves, and only then accept connections. Stop: the reverse.
+Start: bind the ports (a used one ends the start at once), lock the log directories, load the metadata log, recover the partitions' logs,
+become leader, and only then accept connections. Stop: the reverse.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ HOW_TO_FORMAT = "run `barnabas format -t $(barnabas random-uuid)` with the same 
 
 
 class NotFormattedError(StartError):
-    """No log directory has an identity; the message lacks what to do."""
+    """No log directory is formatted. The caller adds advice to the message."""
 
 
 class Broker:
-    """One node. `start` returns once it serves; `stop` leaves its directories cleanly closed."""
+    """One node. `start` returns when it serves; `stop` closes its directories cleanly."""
 
     def __init__(self, config: ServerConfig, *, new_cluster_id: str = "", platform: Platform | None = None) -> None:
-        """`new_cluster_id` is for directories that are formatted at this start; "" stands for a random one. `platform` is what the node
-        runs on, by default this machine."""
+        """`new_cluster_id` is for directories that this start formats; "" stands for a random one. `platform` is by default this
+        machine."""
         self.config = config
         self.node_id = config.node_id
         self.listeners: list[Listener] = []
@@ -68,7 +68,7 @@ class Broker:
         self._clients: ClientServer | None = None
 
     async def start(self) -> None:
-        """Raises StartError; what was begun is then undone."""
+        """Start the node. Raises StartError, after everything begun was undone."""
         try:
             await self._start()
         except StartError:
@@ -83,7 +83,7 @@ class Broker:
         await self._node.stop()
 
     async def wait_stopped(self) -> int:
-        """The exit code, once someone asked the broker to stop."""
+        """Returns the exit code when the broker was asked to stop."""
         return await self._node.wait_stopped()
 
     def request_stop(self, exit_code: int, reason: str) -> None:
@@ -105,8 +105,8 @@ class Broker:
         return self._node.run_blocking(function, *arguments)
 
     def prepare_for_groups(self) -> None:
-        """Create the topic of committed offsets ahead of need: as soon as there are brokers for all its replicas, and as many as the
-        quorum has voters. Else the first consumer group does, whose client asks again later."""
+        """Create the topic of committed offsets early: as soon as there are enough brokers for all its replicas, and as many as the
+        quorum has voters. Otherwise the first consumer group has it created, and its client has to ask again."""
         assert self._clients is not None, "the broker was not started"
         self._clients.prepare_for_groups()
 
@@ -156,10 +156,10 @@ class Broker:
         return registry
 
     def _make_links(self, registry: ConnectionRegistry) -> ClusterLinks | None:
-        """What reaches the other nodes, if this node can be reached by them."""
+        """Returns the links to other nodes; None if they cannot reach this node."""
         if not self.config.controller_listener_names:
             return None
-        from broker.cluster.links import ClusterLinks  # a node on its own starts without it
+        from broker.cluster.links import ClusterLinks  # late: a single node does not need it
 
         links = ClusterLinks(self._node.platform, registry.pool, self.config)
         self._node.on_stop(links.close)
@@ -187,9 +187,9 @@ class Broker:
         return listener
 
     def _open_directories(self) -> tuple[LogManager, bytes]:
-        """Lock the log directories and read this node's identity from them. Empty ones are formatted first, if that is asked for.
+        """Lock the log directories and read their meta.properties. Empty ones are formatted first, if the config asks for it.
 
-        Returns the directory id of the metadata log too; ZERO_UUID where an older version formatted its directory without one."""
+        Also returns the directory id of the metadata log; ZERO_UUID if an older version formatted its directory without one."""
         config, node = self.config, self._node
         disk, entropy = node.platform.disk, node.platform.entropy
         metadata_path = Path(config.metadata_log_dir)
@@ -219,7 +219,7 @@ class Broker:
             raise NotFormattedError(f"log directory {config.log_dirs[0]} is not formatted")
         if identity.node_id != config.node_id:
             raise StartError(f"log directory {config.log_dirs[0]} belongs to node {identity.node_id}, but node.id is {config.node_id}")
-        if metadata_directory.meta is None:  # a voter that has lost its log must not pass for itself
+        if metadata_directory.meta is None:  # a voter that has lost its log must not act as that voter
             raise StartError(
                 f"log directory {metadata_path} of the metadata log is not formatted, though others are: metadata.log.dir, or the first of "
                 "log.dirs, has to be the one that has the log; if that is lost, run "
@@ -228,7 +228,7 @@ class Broker:
             )
         node.cluster_id = identity.cluster_id
         for directory in log_manager.online_directories:
-            # A new disk beside the old ones, or one that a version without directory ids formatted (KIP-858).
+            # A new disk besides the old ones, or one formatted by a version without directory ids (KIP-858).
             if directory.meta is None or directory.meta.directory_id is None:
                 if directory.meta is None:
                     logger.info("log directory %s is empty and was formatted for this node", directory.path)
@@ -236,11 +236,12 @@ class Broker:
         return log_manager, metadata_directory.meta.directory_id or ZERO_UUID
 
     def _other_addresses(self) -> list[Address]:
-        """Where other nodes of the quorum are; none for a node that is its own quorum."""
+        """Returns the addresses of other nodes of the quorum; none for a quorum of one."""
         return [] if self.config.is_own_quorum_server and not self.config.controller_quorum_voters else other_addresses(self.config)
 
     async def _how_to_format(self, links: ClusterLinks | None) -> str:
-        """For an operator. Other nodes of the quorum are asked for the cluster's id: with another one this node would never join them."""
+        """Returns advice for the operator. Other nodes of the quorum are asked for the cluster id: with another one this node could
+        never join them."""
         config, addresses = self.config, self._other_addresses()
         if links is None or not addresses:
             return HOW_TO_FORMAT
@@ -252,7 +253,8 @@ class Broker:
         return how_to_format(addresses, told, is_automatic=config.barnabas_auto_format, words=self._joining_words() if told else "")
 
     def _joining_words(self) -> str:
-        """Options of the format command for a node of a cluster that is there: a controller is no voter of it before it is added."""
+        """Returns options of the format command for a node that joins an existing cluster: a controller is not a voter before it is
+        added."""
         joins = "controller" in self.config.process_roles and not self.config.controller_quorum_voters and self._other_addresses()
         return " --no-initial-controllers" if joins else ""
 
@@ -270,7 +272,7 @@ class Broker:
         try:
             return self._node.platform.disk.exists(log_dir / META_PROPERTIES)
         except OSError:
-            return False  # locking it will tell
+            return False  # locking it will show that
 
     async def _serve_metrics(self, quorum: QuorumServer, clients: ClientServer | None) -> None:
         if not self.config.barnabas_metrics_listener:
@@ -290,7 +292,7 @@ class Broker:
     # -- while it runs ----------------------------------------------------------------------------------------------
 
     def _directory_failed(self, path: Path, error: StorageError) -> None:
-        """Its partitions go offline. Without the directory of the metadata log, or without any, a broker stops, as Kafka's does."""
+        """Take its partitions offline. A broker without the metadata log's directory, or without any directory, stops, as Kafka's does."""
         if self._clients is not None:
             self._clients.fail_directory(path, error)
         self._failed_directories.add(path)

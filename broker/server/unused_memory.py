@@ -1,8 +1,8 @@
-"""Gives memory that nobody uses back to the system, on Linux with the GNU C library; elsewhere nothing is done.
+"""Returns unused memory to the system, on Linux with the GNU C library; elsewhere it does nothing.
 
-The C library keeps what was freed below the end of its heap. When the process has grown, a thread calls malloc_trim, without the GIL.
-Python's allocator for small objects gives a megabyte back when no object is left in it; a few that stay among those of a large request
-keep theirs.
+The C library keeps freed memory below the end of its heap. When the process has grown, a thread calls malloc_trim, without the GIL.
+Python's allocator for small objects returns an arena of a megabyte when it is empty; a few objects that outlive a large request can keep
+theirs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def anonymous_bytes() -> int:
-    """Resident memory that is no file's; 0 where the system does not tell."""
+    """Returns the resident memory that is not of files; 0 if the system does not tell."""
     try:
         with open("/proc/self/statm", "rb") as statm:
             fields = statm.read().split()
@@ -34,20 +34,20 @@ def anonymous_bytes() -> int:
 
 
 def trim_heap() -> None:
-    """Give the C library's free pages back. For a thread: each of the library's arenas is locked meanwhile."""
+    """Return the C library's free pages. Called in a thread: each of the library's arenas is locked meanwhile."""
     if sys.platform != "linux":
         return
-    import ctypes  # takes some milliseconds and a megabyte: imported at the first use
+    import ctypes  # late: it takes some milliseconds and a megabyte
 
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except AttributeError:
-        return  # not the GNU C library
+        return  # the C library is another one
     trim(0)
 
 
 class UnusedMemory:
-    """Looks each INTERVAL_MS, and trims while the size, above that at the start, changes."""
+    """Checks the size each INTERVAL_MS. Trims if it is above that at the start and has changed since the last check."""
 
     def __init__(self, clock: Clock, run_blocking: RunBlocking, anonymous_bytes: Callable[[], int] = anonymous_bytes) -> None:
         self._clock = clock
