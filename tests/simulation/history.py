@@ -110,8 +110,11 @@ class History:
         return findings
 
     def _is_over_a_hole(self, process: str, key: Key, previous: int, offset: int) -> bool:
-        """Whether a power cut may have taken what the consumer skipped between two offsets from the replica that it read: the ends of the
-        segments of a log that is not flushed, while those behind them survived. Other replicas may still have it."""
+        """Whether a power cut may have taken what the consumer skipped between two offsets.
+
+        Either from the replica that it read: the ends of the segments of a log that is not flushed, while those behind them survived.
+        Other replicas may still have it. Or the consumer had read up to `offset` before the cut, and other records have come in their
+        place: it goes on where it was, as a consumer does that asks for no epochs (KIP-320)."""
         if self.is_durable(key):
             return False
         read_s = max(each["ret"] for each in self.operations if each["p"] == process and _has_read(each, key, offset))
@@ -119,7 +122,9 @@ class History:
             each["inv"] for each in self.operations for step in each["m"]
             if step[0] == "send" and step[1] == key and step[2] is not None and previous < step[2] < offset
         ]  # fmt: skip
-        return any(max(skipped_s, default=read_s) <= cut_s <= read_s for cut_s in self.power_cuts_s)
+        had_read_s = [each["ret"] for each in self.operations if each["p"] == process and _has_read(each, key, offset - 1)]
+        since_s = min(max(skipped_s, default=read_s), min(had_read_s, default=read_s))
+        return any(since_s <= cut_s <= read_s for cut_s in self.power_cuts_s)
 
     def _without_what_power_took(self, final: dict[Key, list[Position]], findings: dict[str, list[Any]]) -> list[dict[str, Any]]:
         """The operations without the records that a power cut may have taken.

@@ -76,3 +76,22 @@ def test_what_a_power_cut_took_from_one_replica_may_be_skipped_there() -> None:
     assert skipping(2.0, is_durable=True).check(final, {})["int-poll-skip"] == [("consumer", KEY, 0, 2)]
     assert "int-poll-skip" in skipping(4.0).check(final, {})  # nothing was taken yet
     assert "int-poll-skip" in skipping(0.5).check(final, {})
+
+
+def test_a_consumer_goes_on_where_it_was_though_a_power_cut_took_what_it_had_read() -> None:
+    def going_on(power_cut_s: float, *, has_read: bool = True) -> History:
+        history = History(power_cuts_s=[power_cut_s])
+        for offset in range(3):
+            history.add("producer", "send", "ok", [("send", KEY, offset, f"old{offset}")], 1.0, 1.1)
+        history.add(
+            "consumer", "poll", "ok", [("poll", {KEY: [(offset, f"old{offset}") for offset in range(3 if has_read else 1)]})], 2.0, 2.1
+        )
+        for offset in range(1, 5):
+            history.add("producer", "send", "ok", [("send", KEY, offset, f"new{offset}")], 4.0, 4.1)
+        history.add("consumer", "poll", "ok", [("poll", {KEY: [(3, "new3")]})], 5.0, 5.1)
+        return history
+
+    final = {KEY: [(0, "old0"), *((offset, f"new{offset}") for offset in range(1, 5))]}
+
+    assert going_on(3.0).check(final, {}) == {}
+    assert "poll-skip" in going_on(3.0, has_read=False).check(final, {})
