@@ -170,12 +170,12 @@ KEPT_SEEDS = {
     "forget_producers_at_a_restart": 3,
     "acknowledge_before_the_fsync": 7,
     "trust_the_index_in_recovery": 114,
-    "leave_a_torn_tail": 21,
+    "leave_a_torn_tail": 2,
     "answer_group_commits_early": 13,
     "drop_tombstones_at_once": 10,
     "throw_half_a_swap_away": 129,
     "give_what_others_have_yet_to_give_up": 0,
-    "load_no_tombstones": 14,
+    "load_no_tombstones": 5,
     "convert_without_assignments": 27,
 }
 

@@ -316,7 +316,7 @@ BROKEN_BY: dict[str, frozenset[str]] = {
 }
 
 KEPT_SEEDS: dict[str, int] = {
-    "skip_the_epoch_check": 1,
+    "skip_the_epoch_check": 5,
     "truncate_to_the_high_watermark": 6,
     "acknowledge_below_the_minimum_isr": 0,
     "acknowledge_what_the_leader_alone_has": 0,
@@ -332,7 +332,7 @@ KEPT_SEEDS: dict[str, int] = {
     "believe_one_observer": 0,
     "fence_without_a_question": 1,
     "vote_against_a_leader_that_answers": 3,
-    "notice_no_silence": 0,
+    "notice_no_silence": 3,
 }
 
 WORLDS: dict[str, type[ClusterWorld]] = {
