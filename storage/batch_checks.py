@@ -1,6 +1,6 @@
-"""The job of a worker that checks batches ahead of their append: those to be decompressed, walked, or compressed anew.
+"""The worker's job that checks batches before their append: batches that are decompressed, walked, or compressed again.
 
-Here for both ends: what is asked, how it is computed, and how the answer is read.
+This module serves both sides: it has the arguments, the computation, and the reading of the answer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Outcomes = list[_Accepted | KafkaError]
 
 
 def check_batches(checks: BatchChecks, batches: Sequence[memoryview]) -> Generator[None, None, tuple[Outcomes, Sequence[Buffer]]]:
-    """The job. Returns each batch's outcome, and the batches that were made anew."""
+    """The job. Returns each batch's outcome, and the rebuilt batches."""
     outcomes: Outcomes = []
     rebuilt: list[Buffer] = []
     for batch, config in zip(batches, checks.configs, strict=True):
@@ -55,7 +55,7 @@ def check_batches(checks: BatchChecks, batches: Sequence[memoryview]) -> Generat
 def prepared_batches(
     checks: BatchChecks, batches: Sequence[memoryview], outcomes: Outcomes, rebuilt: Sequence[memoryview]
 ) -> list[PreparedBatch]:
-    """The batches with what the job said about them."""
+    """Returns the batches with their outcomes."""
     anew = iter(rebuilt)
     prepared = []
     for batch, config, outcome in zip(batches, checks.configs, outcomes, strict=True):

@@ -1,4 +1,4 @@
-"""Walking the batches of a segment's file by their headers. No checksum is verified: recovery does that, once."""
+"""Walks the batches of a segment's file by their headers. It verifies no checksum: recovery does that once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reading batches that arrive together: from a leader, offsets assigned, or from the broker's own coordinators.
+"""Reads several batches that arrive together: from a leader, with offsets assigned, or from the broker's own coordinators.
 
-Log reads them so. Whoever brings batches to an empty log asks beforehand where it has to begin for them."""
+Log uses it. Callers that append a leader's batches to an empty log first ask for the offset at which the log has to begin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from storage.validation import AppendOrigin, CheckedBatch, check_batch
 
 
 class OwnBatch(NamedTuple):
-    """A batch of the broker's own that may be appended."""
+    """A checked batch of the broker's own."""
 
     records: memoryview
     checked: CheckedBatch
@@ -33,7 +33,7 @@ class OwnBatch(NamedTuple):
 def check_own_batches(
     records: memoryview, config: LogConfig, producers: ProducerStateManager, now_ms: int, origin: AppendOrigin
 ) -> list[OwnBatch]:
-    """Every batch in `records`, checked; KafkaError when one is refused."""
+    """Checks and returns every batch in `records`; KafkaError if one is refused."""
     batches = []
     for view in _split_batches(records):
         checked = check_batch(view, config, now_ms=now_ms, origin=origin)
@@ -46,7 +46,7 @@ def check_own_batches(
 
 
 class ReplicatedBatch(NamedTuple):
-    """A batch that a leader sent: its place in what was sent, its header, and the marker in it if it ends a transaction."""
+    """A batch from a leader: its place in the received bytes, its header, and its marker if it ends a transaction."""
 
     position: int
     header: BatchHeader
@@ -54,7 +54,7 @@ class ReplicatedBatch(NamedTuple):
 
 
 def read_replicated_batches(records: memoryview, log_end_offset: int, leader_epoch: int) -> list[ReplicatedBatch]:
-    """The whole batches in `records` up to the first of a higher epoch than `leader_epoch`, each checked before any is written:
+    """Returns the whole batches in `records` up to the first of a higher epoch than `leader_epoch`. All are checked before any is written:
     checksum, format, offsets that ascend from the log's end, the content of control batches.
 
     A fetch that was sent in one epoch may be answered in the next: the follower has not truncated for that one yet (KAFKA-18723)."""
@@ -78,10 +78,10 @@ def read_replicated_batches(records: memoryview, log_end_offset: int, leader_epo
 
 
 def find_start_within_batch(start_offset: int, records: memoryview) -> int | None:
-    """The base offset of the first whole batch in `records` if it holds `start_offset` and begins before it, else None.
+    """Returns the base offset of the first whole batch in `records` if the batch contains `start_offset` and begins before it; else None.
 
-    So it is where a log starts whose records were deleted up to an offset within a batch: an empty log that is to be equal to it has to
-    begin at the batch's base offset. Whether the batch is valid is left to the append."""
+    That happens if records were deleted up to an offset within a batch: an empty copy of such a log has to begin at the batch's base
+    offset. The append checks whether the batch is valid."""
     try:
         _, header = next(iterate_headers(records), (0, None))
     except DecodeError:
@@ -90,7 +90,7 @@ def find_start_within_batch(start_offset: int, records: memoryview) -> int | Non
 
 
 def _split_batches(records: memoryview) -> Iterator[memoryview]:
-    """One view per batch; the last may be partial, for the validation to refuse."""
+    """Yields one view per batch; the last may be partial, which the validation refuses."""
     end = 0
     for position, header in iterate_headers(records):
         end = position + header.size_bytes

@@ -1,4 +1,4 @@
-"""Directories of deleted partitions, renamed already, that wait to be removed: file.delete.delay.ms, and then for a slow disk."""
+"""Renamed directories of deleted partitions that wait for their removal, for file.delete.delay.ms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.files import delete_tree
 
 
 class DeletedDirectories:
-    """Those in one log directory whose delay began together: paths to iterate over. `due_ms` is set by the first look after that."""
+    """The paths in one log directory whose delays began together. `due_ms` is set by the first check after that."""
 
     __slots__ = ("delay_ms", "due_ms", "log_dir", "names")
 
@@ -35,7 +35,7 @@ class DeletionWork(NamedTuple):
     disk: Disk
 
     def run(self) -> None:
-        """Remove them; blocks. What cannot be removed stays for the next start."""
+        """Remove them; blocks. Those that cannot be removed stay for the next start."""
         for deletion in self.files:
             retention.delete_files(deletion, self.disk)
         for directory in chain.from_iterable(self.directories):

@@ -1,8 +1,8 @@
-"""The disk that storage/ is given: the calls of `os` that it makes, by their names.
+"""The interface to the disk: the functions of `os` that storage/ calls, by their names.
 
-SYSTEM_DISK is the machine's: its attributes are the functions of `os` themselves, so that a call through it costs what a call of
-`os` costs. A simulated disk has the same names. Everything in storage/ takes its disk by constructor or argument, and nothing else
-opens, names or synchronises files (tests/test_adapters.py). Every call raises OSError.
+SYSTEM_DISK is the machine's: its attributes are the functions of `os` themselves, so that a call through it costs as much as a call of
+`os`. A simulated disk has the same names. All code in storage/ gets its disk as an argument, and only this module opens, renames or
+synchronises files (tests/test_adapters.py). Every call raises OSError.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WILL_NEED: int = getattr(os, "POSIX_FADV_WILLNEED", 3)
 
 
 class FileStatus(Protocol):
-    """What is looked at of an os.stat_result."""
+    """The used fields of an os.stat_result."""
 
     @property
     def st_dev(self) -> int: ...
@@ -34,7 +34,7 @@ class FileStatus(Protocol):
 
 
 class FileSystemStatus(Protocol):
-    """What is looked at of an os.statvfs_result."""
+    """The used fields of an os.statvfs_result."""
 
     @property
     def f_frsize(self) -> int: ...
@@ -52,7 +52,7 @@ class DirectoryEntry(NamedTuple):
 
 
 class Disk(Protocol):
-    """The functions of `os` with these names, but for those that have a docstring."""
+    """Functions of `os` with these names, except those with a docstring."""
 
     # descriptors
     def open(self, path: PathLike, flags: int, mode: int = 0o777, /) -> int: ...
@@ -73,7 +73,7 @@ class Disk(Protocol):
     def utime(self, path: PathLike, times: tuple[float, float], /) -> None: ...
     def posix_fadvise(self, fd: int, position: int, size: int, advice: int, /) -> None: ...
 
-    # durability: an error of these is never retried, for the kernel may have dropped the pages that it could not write
+    # durability: an error of these is never retried, because the kernel may have dropped the pages that it could not write
     def fsync(self, fd: int, /) -> None: ...
     def fdatasync(self, fd: int, /) -> None: ...
     def can_syncfs(self) -> bool:
@@ -142,7 +142,7 @@ class SystemDisk:
 
 
 def _lock(fd: int) -> bool:
-    """Two locks on one file: the POSIX one is what Java's FileLock takes, so a Kafka broker and this one exclude each other; it does
+    """Takes two locks on one file. The POSIX lock is that of Java's FileLock, so a Kafka broker and this one exclude each other. It does
     not conflict within one process, so flock is taken too."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What storage raises when the disk, not the client, is wrong.
+"""The errors of storage when the disk, not the client, is at fault.
 
 A client's mistake is a `KafkaError` (protocol/errors.py). A `StorageError` takes the log directory offline: nothing below the
 log manager catches it, except a `CorruptFileError` by code that can rebuild the file it names.
@@ -25,11 +25,11 @@ class CorruptFileError(StorageError):
 
 
 class DirectoryInUseError(StorageError):
-    """Another broker holds the log directory: nothing is wrong with its disk, and starting without it would be wrong."""
+    """Another broker holds the log directory. Its disk works, so a start without the directory would be wrong."""
 
 
 def is_descriptor_shortage(error: BaseException | None) -> bool:
-    """Whether what is behind `error` is a process, or a system, without free descriptors, and not the disk."""
+    """Whether the cause of `error` is a lack of free descriptors in the process or the system, and not the disk."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             return True

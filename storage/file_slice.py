@@ -1,8 +1,8 @@
-"""Segment files with counted references, and the slices of them that a fetch answers with.
+"""Segment files with counted references, and the slices of them in fetch responses.
 
-Invariant: a descriptor closes only after its owner and every slice released it. Retention may delete a segment while an
-outbox still sends from it; closed too early, the descriptor's number is reused and another topic's bytes go out.
-Owners: a LogSegment owns one reference to its SegmentFile; whoever is handed a FileSlice owns one until `release`.
+Invariant: a descriptor closes only after its owner and every slice released it. Retention may delete a segment while an outbox still sends
+from it. If the descriptor were closed then, its number could be reused, and another topic's bytes would be sent. Owners: a LogSegment owns
+one reference to its SegmentFile; the receiver of a FileSlice owns one until `release`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from storage.page_cache import read_at, read_into
 class SegmentFile:
     """An open .log file. It starts with one reference, its opener's; `fd` is valid until the last `release`.
 
-    `path` is where the file has to be; None once its segment was closed or left the log, and others may rename it."""
+    `path` is where the file has to be. It is None after its segment was closed or left the log: then others may rename the file."""
 
     __slots__ = ("_references", "disk", "fd", "path")
 
@@ -35,7 +35,7 @@ class SegmentFile:
         return cls(disk.open(path, flags, 0o644), path, disk)
 
     def check_in_place(self) -> None:
-        """StorageError when somebody removed or replaced the file: what is written to it from now on is found by nobody.
+        """StorageError if another program has removed or replaced the file: later writes to it would be lost.
 
         Any thread may call it. OSError when the disk fails."""
         path = self.path
@@ -47,7 +47,7 @@ class SegmentFile:
             is_in_place = (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
         except (FileNotFoundError, NotADirectoryError):
             is_in_place = False
-        if not is_in_place and self.path is not None:  # the loop lets go of the path before it renames the file
+        if not is_in_place and self.path is not None:  # the loop clears the path before it renames the file
             raise StorageError(f"{path} was removed or replaced while it was written to: what was appended to it is lost", path=path)
 
     def acquire(self) -> SegmentFile:
@@ -79,11 +79,11 @@ class FileSlice:
         return self.size
 
     def read(self) -> bytes:
-        """The slice's bytes; StorageError when the file ends before them."""
+        """Returns the slice's bytes. StorageError when the file ends before them."""
         return read_exactly(self.fd, self.size, self.position, self.disk)
 
     def read_into(self, buffer: memoryview) -> memoryview:
-        """The slice's bytes, in the front of `buffer`; StorageError when the file ends before them."""
+        """Reads the slice's bytes into the front of `buffer`, which is returned. StorageError when the file ends before them."""
         found = buffer[: self.size]
         try:
             count = read_into(self.fd, found, self.position, self.disk)
@@ -94,7 +94,7 @@ class FileSlice:
         return found
 
     def release(self) -> None:
-        """Let go of the file. Calling it again does nothing; the slice cannot be read afterwards."""
+        """Release the file. Further calls do nothing; the slice cannot be read afterwards."""
         file, self._file = self._file, None
         if file is not None:
             self.fd = -1
@@ -105,7 +105,7 @@ class FileSlice:
 
 
 def take_bytes(records: FileSlice | bytes) -> bytes:
-    """What a read returned, as bytes; a slice is released."""
+    """Returns the result of a read as bytes; a slice is released."""
     if isinstance(records, bytes):
         return records
     try:
@@ -115,7 +115,7 @@ def take_bytes(records: FileSlice | bytes) -> bytes:
 
 
 def read_exactly(fd: int, size: int, position: int, disk: Disk = SYSTEM_DISK) -> bytes:
-    """`size` bytes at `position` of `fd`; StorageError when the file is shorter or cannot be read. ColdRead as `read_at`."""
+    """Returns `size` bytes at `position` of `fd`; StorageError when the file is shorter or cannot be read. ColdRead as `read_at`."""
     try:
         data = read_at(fd, size, position, disk)
         while len(data) < size:  # Linux returns at most 2 GiB a call, signals may cut it shorter

@@ -1,8 +1,8 @@
-"""Making a log durable off the loop: what has to be synchronised, and up to which offset that covers the log.
+"""Makes a log durable off the loop: the files to fsync, and the offset up to which that makes the log durable.
 
-A FlushWork is immutable. The loop makes it (`Log.take_flush`), any thread runs it, the loop swaps the result in (`Log.flushed`) or
-drops it (`release`) when it failed. It holds references to the segment files, so that nothing closes them meanwhile.
-Invariant: index entries were written before the work was made, so what lies below a recovery point can be trusted with its indexes.
+A FlushWork is immutable. The loop creates it (`Log.take_flush`), and any thread runs it. Then the loop applies the result (`Log.flushed`),
+or releases it after a failure (`release`). It holds references to the segment files, so that they are not closed meanwhile. Invariant:
+index entries are written before the work is created, so the indexes are valid below a recovery point.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from storage.files import PARTITION_METADATA, sync_directory, sync_file
 from storage.leader_epochs import EpochsToWrite, LeaderEpochFileCache
 from storage.segment import LogSegment
 
-CHECK_INTERVAL_MS = 1_000  # between two looks at whether a log's files are in place: each costs a thread two turns at the interpreter
+CHECK_INTERVAL_MS = 1_000  # between two checks that a log's files are in place: each costs a thread two turns at the interpreter
 
 
 class FlushWork(NamedTuple):
     """Files to synchronise so that every batch below `end_offset` is durable.
 
-    `generation` is the log's count of truncations: a work older than a truncation must not move the recovery point. `is_checked`:
-    whether the files are looked for under their names first. `closed` are the segments that took no more appends when it was made.
-    `epochs` go into their file before it is synchronised, one of `paths` then."""
+    `generation` is the log's count of truncations: a work older than a truncation must not move the recovery point. `is_checked` says
+    whether the files are first checked to be in place. `closed` are the segments that were closed when it was created. `epochs` go into
+    their file before it is synchronised, one of `paths` then."""
 
     end_offset: int
     generation: int
@@ -44,7 +44,7 @@ class FlushWork(NamedTuple):
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """The segment files' descriptors, one at least, for a committer that synchronises their whole file system with one call."""
+        """The segment files' descriptors, at least one, for a committer that calls syncfs on their file system."""
         return tuple(file.fd for file in self.files)
 
     def run(self) -> None:
@@ -55,16 +55,16 @@ class FlushWork(NamedTuple):
             for file in self.files:
                 self.disk.fdatasync(file.fd)
             for path in self.paths:
-                sync_file(path, self.disk)  # retention or a rebuild may have removed it
+                sync_file(path, self.disk)  # retention or a rebuild may have removed the file
         except OSError as error:
             raise StorageError(f"cannot synchronise up to offset {self.end_offset}: {error}") from error
         if self.directory is not None:
-            sync_directory(self.directory, missing_ok=True, disk=self.disk)  # it has another name when its topic was deleted meanwhile
+            sync_directory(self.directory, missing_ok=True, disk=self.disk)  # it was renamed if its topic was deleted meanwhile
             sync_directory(self.directory.parent, disk=self.disk)  # a new partition's own entry
 
     def prepare(self) -> None:
-        """What has to be done before anything is synchronised: `run` does it; so does the code that synchronises the whole file system
-        instead. StorageError when somebody removed a file that is being written to: nothing in it is ever durable."""
+        """Do what has to precede the fsyncs. `run` calls it, and so does the code that calls syncfs instead. StorageError if another
+        program has removed a file that is being written to: its data would never be durable."""
         if self.is_checked:
             try:
                 for file in self.files:
@@ -81,7 +81,7 @@ class FlushWork(NamedTuple):
 
 
 class FlushState:
-    """What one log has written and not yet synchronised. Owner: that Log."""
+    """The data of one log that is written and not fsynced yet. Owner: that Log."""
 
     __slots__ = ("_checked_ms", "_directory_is_dirty", "_epochs", "_generation", "_is_requested", "_paths", "_rolled", "unflushed_since_ms")
 
@@ -98,7 +98,7 @@ class FlushState:
 
     @property
     def has_files(self) -> bool:
-        """Whether there is more to synchronise than the active segment's data."""
+        """Whether there is more to fsync than the active segment's data."""
         return bool(self._rolled or self._paths) or self._epochs is not None
 
     def is_due(self, now_ms: int, unflushed_count: int, flush_messages: int, flush_ms: int) -> bool:
@@ -107,7 +107,7 @@ class FlushState:
         return self.unflushed_since_ms is not None and now_ms - self.unflushed_since_ms >= flush_ms
 
     def note_closed(self, segments: Iterable[LogSegment]) -> None:
-        """These segments are closed and hold data that was not synchronised: ask for a flush."""
+        """Record closed segments with data that is not fsynced, and ask for a flush."""
         self._rolled += segments
         self._is_requested = self._is_requested or bool(self._rolled)
         self._directory_is_dirty = True
@@ -117,13 +117,13 @@ class FlushState:
         self._directory_is_dirty = True
 
     def note_epochs(self, epochs: LeaderEpochFileCache, *, is_new: bool = False) -> None:
-        """The epochs changed: the next flush writes them. A new one asks for it; the first one of a log can wait: the metadata log knows it
-        too."""
+        """Record changed epochs, which the next flush writes. A new epoch asks for a flush. The first one of a log can wait, because the
+        metadata log has it too."""
         self._epochs = epochs
         self._is_requested = self._is_requested or (is_new and len(epochs) > 1)
 
     def note_renamed(self, directory: Path) -> None:
-        """The log's directory has another name, which the next flush makes durable, as that of a new one."""
+        """Record the directory's new name, which the next flush makes durable."""
         self._paths = [directory / path.name for path in self._paths]
         self.note_paths([directory / PARTITION_METADATA])
 
@@ -137,12 +137,12 @@ class FlushState:
         return self._generation
 
     def note_truncation(self) -> None:
-        """What is in flight says nothing any more about the log's end."""
+        """Record a truncation: flushes in flight must not move the recovery point."""
         self._generation += 1
         self._directory_is_dirty = True
 
     def take(self, active: LogSegment, directory: Path, end_offset: int) -> FlushWork:
-        """Everything up to `end_offset`. OSError when a file cannot be opened."""
+        """Returns the work for everything up to `end_offset`. OSError when a file cannot be opened."""
         paths = list(self._paths)
         for segment in self._rolled:
             segment.indexes.write_out()
@@ -170,15 +170,15 @@ class FlushState:
         return False
 
     def complete(self, work: FlushWork) -> bool:
-        """`work` ran. Returns whether its end offset still stands."""
+        """Apply finished `work`. Returns whether its end offset is still valid."""
         work.release()
         if work.generation != self._generation:
             return False
-        # A segment that was rolled while the work ran may have been appended to before: it stays, whatever its base offset.
+        # A segment that was closed while the work ran may have got appends that the work does not cover: it stays.
         self._rolled = [segment for segment in self._rolled if segment not in work.closed]
         for path in work.paths:
             if path in self._paths:
-                self._paths.remove(path)  # once: it may have been noted again while the work ran
+                self._paths.remove(path)  # once: it may have been added again while the work ran
         if work.epochs is not None and self._epochs is not None and work.epochs.number == self._epochs.changes_count:
-            self._epochs = None  # only now: of two flushes at once, each has to have the epochs durable before it counts as done
+            self._epochs = None  # only now: of two concurrent flushes, each has to make the epochs durable before it is complete
         return True

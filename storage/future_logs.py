@@ -1,9 +1,10 @@
-"""Replicas that move to another log directory of this broker (KIP-113): the copies, the logs they replaced, the directories wanted.
+"""Replicas that move to another log directory of this broker (KIP-113): the copies, the logs that they replaced, and the requested
+directories.
 
-A copy, the future log, lies in `<topic>-<partition>.<hex>-future` below its target. Once it has all that the current log has, it takes
-its place: the copy's directory is renamed, the tables change, and the replaced log stays until the copy is durable. Killed anywhere in
-between, the next start finds a log that has everything (storage/startup.py).
-A future log's entries in its directory's checkpoints have the partition's name: after the rename they are the log's own.
+A copy, the future log, is in `<topic>-<partition>.<hex>-future` in its target. When it has all records of the current log, it replaces it:
+the copy's directory is renamed, the tables are updated, and the replaced log stays until the copy is durable. After a kill at any point the
+next start finds a complete log (storage/startup.py). A future log's entries in its directory's checkpoints have the partition's name: after
+the rename they are those of the log.
 Owner: LogManager, which shares its table of logs with this. Source: kafka.log.LogManager's futureLogs, preferredLogDirs.
 """
 
@@ -42,11 +43,11 @@ class FutureLogs:
         self._preferred: dict[LogKey, LogDirectory] = {}
 
     def __iter__(self) -> Iterator[Log]:
-        """Every log in here, those that were replaced too."""
+        """Iterates over every log in here, including replaced ones."""
         return chain(self._futures.values(), self._replaced.values())
 
     def find(self, topic: str, partition: int) -> Log | None:
-        """The partition's copy, if it is moving."""
+        """Returns the partition's copy if the partition is moving; else None."""
         return self._futures.get((topic, partition))
 
     def futures(self) -> list[Log]:
@@ -55,11 +56,12 @@ class FutureLogs:
     # -- a move, step by step --------------------------------------------------------------------------------------
 
     def add(self, log: Log) -> None:
-        """A start has found this copy."""
+        """Add a copy that a start has found."""
         self._futures[log.topic, log.partition] = log
 
     def create(self, source: Log, directory: LogDirectory, now_ms: int) -> Log:
-        """An empty copy of `source` in another directory; nothing of an earlier move `is_leaving`. StorageError when its disk fails."""
+        """Create an empty copy of `source` in another directory. No directory of an earlier move may be `is_leaving`. StorageError when
+        the disk fails."""
         key = source.topic, source.partition
         assert key not in self._futures and source.log_dir != str(directory.path), "a partition has one copy, in another directory"
         assert not self.is_leaving(key), "an earlier copy, or a log that one replaced, has entries in the checkpoints still"
@@ -70,12 +72,12 @@ class FutureLogs:
         return log
 
     def relocation_of(self, log: Log) -> Relocation:
-        """What gives this copy the name of the partition's own directory."""
+        """Returns the relocation that gives this copy the name of the partition's directory."""
         return Relocation(log, f"{log.topic}-{log.partition}", self._opener.disk)
 
     def promote(self, relocation: Relocation) -> None:
-        """The copy takes the place of the current log, if there is one, which `retire` then removes. StorageError when the copy's disk
-        refuses: nothing has changed then."""
+        """Replace the current log, if there is one, by the copy; `retire` then removes the old one. StorageError when the copy's disk
+        fails: nothing has changed then."""
         log = relocation.log
         key = log.topic, log.partition
         assert self._futures.get(key) is log and key not in self._replaced
@@ -85,28 +87,28 @@ class FutureLogs:
         self._current[key] = log
         if source is not None:
             self._replaced[key] = source
-            if source.clean_end_offset is not None:  # nothing is compacted during a move: what was clean is clean in the copy
+            if source.clean_end_offset is not None:  # nothing is compacted during a move: the clean part is clean in the copy
                 log.clean_end_offset = min(source.clean_end_offset, log.log_end_offset)
 
     def retire(self, topic: str, partition: int, *, is_needed: bool = False) -> list[RemovalWork]:
-        """Close the log that a copy has replaced: the work, if there is any, takes its directory out of the way. Run it off the loop,
-        then hand it to LogManager.removed. The caller has made the copy durable; if it could not, the log `is_needed` still: it is set
-        aside for the operator, never served, for it lacks what was appended since."""
+        """Close the log that a copy has replaced. The returned work, if any, renames its directory: run it off the loop, then pass it to
+        LogManager.removed. The caller has made the copy durable. If that failed, the log `is_needed`: it is set aside for the operator
+        but never served, because it lacks later appends."""
         replaced = self._replaced.pop((topic, partition), None)
         return [] if replaced is None else [self.take_removal(replaced, is_stray=is_needed)]
 
     def retire_all(self) -> list[RemovalWork]:
-        """As `retire`, for every log that was replaced."""
+        """As `retire`, for every replaced log."""
         return [work for key in list(self._replaced) for work in self.retire(*key)]
 
     def remove(self, topic: str, partition: int) -> list[RemovalWork]:
-        """The partition moves no more, or is deleted: as `retire`, for its copy and for what was replaced."""
+        """End the partition's move, or delete the partition: as `retire`, for its copy and for a replaced log."""
         works = self.retire(topic, partition)
         future = self._futures.pop((topic, partition), None)
         return works if future is None else [*works, self.take_removal(future)]
 
     def take_removal(self, log: Log, *, is_stray: bool = False) -> RemovalWork:
-        """Close a log that is in no table any more, to be deleted or set aside."""
+        """Close a log that has left all tables, to be deleted or set aside."""
         key = log.topic, log.partition
         log.abandon()
         (directory,) = (each for each in self._directories if str(each.path) == log.log_dir)
@@ -117,11 +119,11 @@ class FutureLogs:
         return work
 
     def has_handed_out(self, work: RemovalWork) -> bool:
-        """Whether `work` is one of these, and did not come back yet."""
+        """Whether `work` was returned here and has not been passed to `removed` yet."""
         return work in self._leaving
 
     def removed(self, work: RemovalWork) -> list[DeletedDirectories]:
-        """`work` ran: its directory, which now waits for its delay, unless it is to stay."""
+        """Called when `work` has run. Returns its directory, which now waits for its delay, unless it has to stay."""
         delay_ms = self._leaving.pop(work)
         name = work.departures[0].target.name
         return [DeletedDirectories(work.path, [name], delay_ms)] if is_deleted_directory(name) else []
@@ -133,23 +135,23 @@ class FutureLogs:
         return key in self._replaced or any(work.departures[0].key == key for work in self._leaving)
 
     def leaving(self) -> list[RemovalWork]:
-        """Work that was handed out and did not come back yet."""
+        """Work that was returned and has not been passed to `removed` yet."""
         return list(self._leaving)
 
     def prefer(self, topic: str, partition: int, directory: LogDirectory) -> None:
-        """Have the partition's log made there once it comes to this broker."""
+        """Create the partition's log in that directory when this broker gets a replica."""
         self._preferred.pop((topic, partition), None)
         self._preferred[topic, partition] = directory
         if len(self._preferred) > PREFERRED_DIRECTORIES_MAX:
             del self._preferred[next(iter(self._preferred))]
 
     def take_preferred(self, key: LogKey) -> LogDirectory | None:
-        """The directory that was wanted for that partition, which is satisfied now."""
+        """Returns and removes the directory that was requested for the partition."""
         directory = self._preferred.pop(key, None)
         return None if directory is None or directory.is_offline else directory
 
     def forget_directory(self, path: Path) -> None:
-        """The log directory has failed: its disk is not touched again."""
+        """Drop the logs of a failed log directory, without touching its disk."""
         for logs in (self._futures, self._replaced):
             for key, log in list(logs.items()):
                 if log.directory.parent == path:

@@ -1,10 +1,10 @@
 """The two sparse indexes of a segment: offset to file position, and timestamp to offset.
 
-Invariants: entries ascend strictly (the offsets of a time index may repeat); the file holds exactly the entries, never a
-preallocated tail. An index is a cache: a missing tail costs a longer scan, and a corrupt one is rebuilt from the batches, so new
-entries are kept in memory and written in groups. An index of the active segment lives in memory; that of a closed one is searched
-in its file, read by read (18 reads of cached pages for the largest index), so that many open segments cost no memory and a disk
-error is an exception, where a mapping would end the process. Owner: LogSegment. Errors come out as OSError or CorruptIndexError.
+Invariants: entries ascend strictly (the offsets of a time index may repeat); the file holds exactly the entries, never a preallocated tail.
+An index is a cache: a missing tail costs a longer scan, and a corrupt one is rebuilt from the batches. So new entries are kept in memory
+and written in groups. The index of the active segment is in memory. That of a closed one is searched in its file by single reads (18 reads
+of cached pages for the largest index). So open segments take no memory, and a disk error is an exception; with a memory mapping it would
+end the process. Owner: LogSegment. Errors come out as OSError or CorruptIndexError.
 
 Formats (Kafka's OffsetIndex and TimeIndex): int32 offset - base, int32 position of that batch; int64 timestamp, int32 offset - base.
 """
@@ -31,7 +31,7 @@ NO_TIMESTAMP = -1
 
 
 class CorruptIndexError(Exception):
-    """An index file cannot be right; its segment rebuilds it. Never leaves storage/."""
+    """An index file is invalid; its segment rebuilds it. Never leaves storage/."""
 
 
 class TimeEntry(NamedTuple):
@@ -42,7 +42,7 @@ class TimeEntry(NamedTuple):
 
 
 class SegmentIndex:
-    """What both indexes share: an array of fixed entries, loaded at first use and appended to in groups."""
+    """The base of both indexes: an array of fixed-size entries, loaded at first use and written in groups."""
 
     __slots__ = ("_disk", "_entries", "_fd", "_written", "base_offset", "entries_count", "entries_max", "path")
     entry: ClassVar[Struct]
@@ -52,7 +52,7 @@ class SegmentIndex:
         self.path = path
         self._disk = disk
         self.base_offset = base_offset
-        self.entries_max = max_bytes // self.entry.size - self.spare_entries  # with so many it is full, and the segment must be rolled
+        self.entries_max = max_bytes // self.entry.size - self.spare_entries  # then it is full, and the segment must be rolled
         self._entries: bytearray | None = None  # of an active segment
         self._fd = -1  # of a closed one
         self.entries_count = 0
@@ -68,7 +68,7 @@ class SegmentIndex:
         self.write_out()
 
     def load(self, *, is_active: bool) -> None:
-        """Read the file into memory when it is to grow, else only open it. CorruptIndexError when it is missing or torn."""
+        """Read the file of an active segment into memory; only open that of a closed one. CorruptIndexError when it is missing or torn."""
         self.drop()
         try:
             fd = self._disk.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -87,14 +87,14 @@ class SegmentIndex:
             self._entries = entries
 
     def reset(self) -> None:
-        """Forget every entry; the next write replaces the file. A rebuild starts with it."""
+        """Drop every entry; the next write replaces the file. A rebuild starts with it."""
         self._close_file()
         self._entries = bytearray()
         self.entries_count = 0
         self._written = -1
 
     def write_out(self) -> None:
-        """Append the entries that are only in memory to the file, so that it can be synchronised or read by others."""
+        """Append the entries that are only in memory to the file, before an fsync or another reader."""
         if self._entries is None or self._written == self.entries_count:
             return
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if self._written < 0 else 0)
@@ -128,12 +128,13 @@ class SegmentIndex:
         if entries is not None:
             key, value = self.entry.unpack_from(entries, slot * size)
         else:
-            # A search goes all over the file, so what it misses is the whole of it.
+            # A search reads all over the file, so a cold read brings in all of it.
             key, value = self.entry.unpack(read_at(self._fd, size, slot * size, self._disk, missing=(0, self.entries_count * size)))
         return key, value
 
     def _field(self, place: int) -> Callable[[int], int]:
-        """A slot to its entry's key (0) or value (1), for a search; in memory in half the time of `_unpack`."""
+        """Returns a function from a slot to its entry's key (0) or value (1), for a search; in memory it takes half the time of
+        `_unpack`."""
         entries, size, unpack_from = self._entries, self.entry.size, self.entry.unpack_from
         if entries is None:
             return lambda slot: self._unpack(slot)[place]
@@ -148,7 +149,8 @@ class SegmentIndex:
             try:
                 self.write_out()
             except OSError as error:
-                # The data is written: the entries wait in memory, and the next flush, which needs them on disk, fails instead.
+                # The batch is written, so the append succeeds. The entries stay in memory, and the next flush, which needs them on disk,
+                # fails.
                 logger.warning("cannot write %s: %s", self.path, error)
 
     def _keep(self, count: int) -> None:
@@ -172,11 +174,11 @@ class OffsetIndex(SegmentIndex):
 
     @property
     def last_position(self) -> int:
-        """Position of the last indexed batch, 0 without entries."""
+        """The position of the last indexed batch; 0 without entries."""
         return self._unpack(self.entries_count - 1)[1] if self.entries_count else 0
 
     def check(self, log_size_bytes: int) -> None:
-        """CorruptIndexError for what an unclean stop leaves: zeros behind the entries, or entries past the data."""
+        """CorruptIndexError for the results of an unclean stop: zeros behind the entries, or entries past the data."""
         if self.entries_count == 0:
             return
         first_offset, first_position = self._unpack(0)
@@ -227,7 +229,7 @@ class TimeIndex(SegmentIndex):
             raise CorruptIndexError(f"{self.path} starts with {first}")
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry unless the last one is as young already."""
+        """Add an entry, unless the last one has the same or a later timestamp."""
         if timestamp > self.last_entry.timestamp:
             self._append(TIME_ENTRY.pack(timestamp, offset - self.base_offset))
 

@@ -1,12 +1,12 @@
-"""LeaderEpochFileCache: at which offset each leader epoch of a partition began.
+"""LeaderEpochFileCache: the start offset of each leader epoch of a partition.
 
-Owned by one Log. Invariant: epochs and start offsets both rise strictly. The cache and its file `leader-epoch-checkpoint` answer
-where a follower or a consumer must truncate (KIP-101, KIP-279, KIP-320).
+Owned by one Log. Invariant: epochs and start offsets both rise strictly. By the cache, and its file `leader-epoch-checkpoint`, a follower
+or a consumer learns where to truncate (KIP-101, KIP-279, KIP-320).
 
-The log's flush writes the file, in a thread, before it counts as done: so the file names every epoch that begins below the log's recovery
-point. What a kill or a power cut takes, recovery reads again from the batches behind that point (`confirm`). Entries that a truncation has
-removed may come back with the file; the load removes them, by the log's end, by its start and by the batches. (Kafka waits for an fsync
-at each new epoch: a broker that begins to lead a thousand partitions would wait for a thousand. It writes truncations later, as this does.)
+The log's flush writes the file, in a thread, before it is complete. So the file has every epoch that begins below the log's recovery point.
+Recovery reads later epochs again from the batches behind that point (`confirm`). The file may still have entries that a truncation has
+removed; loading removes them, by the log's end, by its start and by the batches. (Kafka waits for an fsync at each new epoch: a new leader
+of a thousand partitions would wait for a thousand. It writes truncations later, as this does.)
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EpochEntry(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """The answer to "where does this epoch end": an exclusive end offset; both -1 when it is not known."""
+    """An epoch and its end offset (exclusive); both -1 if it is not known."""
 
     epoch: int
     end_offset: int
@@ -49,8 +49,8 @@ class EpochEndOffset(NamedTuple):
 class EpochCheckpointFile:
     """The file, which threads replace. Owner: one LeaderEpochFileCache.
 
-    Two flushes of a log may run at once. The lock has them write one after the other, and the number of each content has the older one
-    write nothing once the newer one is there."""
+    Two flushes of a log may run at once. The lock makes them write one after the other, and each content has a number, so that an older
+    one does not replace a newer one."""
 
     __slots__ = ("_disk", "_is_closed", "_lock", "_written_number", "path")
 
@@ -62,7 +62,7 @@ class EpochCheckpointFile:
         self._is_closed = False
 
     def replace(self, number: int, entries: tuple[EpochEntry, ...]) -> None:
-        """Make `entries`, content number `number`, what the file holds, unless it is newer. Without fsync. StorageError."""
+        """Replace the file by `entries`, content number `number`, unless the file has a newer content. Without fsync. StorageError."""
         with self._lock:
             if number > self._written_number and not self._is_closed:
                 write_checkpoint(self.path, [f"{epoch} {offset}" for epoch, offset in entries], fsync=False, disk=self._disk)
@@ -75,20 +75,20 @@ class EpochCheckpointFile:
             self._written_number = number
 
     def close(self) -> None:
-        """Nothing is written when this returns, or later: the directory may get another name, and its old one another log."""
+        """Write nothing after this returns: the directory may be renamed, and another log may get its old name."""
         with self._lock:
             self._is_closed = True
 
 
 class EpochsToWrite(NamedTuple):
-    """What a flush has to write into the file: the entries as they were when it was taken."""
+    """The entries that a flush writes to the file, as they were when it was taken."""
 
     file: EpochCheckpointFile
     number: int
     entries: tuple[EpochEntry, ...]
 
     def write(self) -> None:
-        """Replace the file's content, in any thread; making it durable is up to the caller. StorageError."""
+        """Replace the file's content, in any thread; the caller makes it durable. StorageError."""
         self.file.replace(self.number, self.entries)
 
 
@@ -107,7 +107,7 @@ class LeaderEpochFileCache:
         self.changes_count = 0
         try:
             entries = read_checkpoint(path, _parse_line, disk)
-            # What a power cut leaves of a file that was replaced without fsync; an empty table has two lines.
+            # A power cut may leave an empty file after a replacement without fsync; an empty table has two lines.
             self.is_corrupt = not entries and disk.exists(path) and disk.stat(path).st_size == 0
         except CorruptFileError as error:
             logger.warning("%s: the epochs are read from the batches", error)
@@ -139,11 +139,11 @@ class LeaderEpochFileCache:
         return True
 
     def confirm(self, epoch: int, offset: int) -> None:
-        """A batch of `epoch` lies at `offset`, recovery has found. Entries that say otherwise go with all that follow them: those are of
-        before a truncation that the file does not know of. Batches have to be confirmed in their order."""
+        """Called by recovery for a batch of `epoch` at `offset`. An entry that contradicts it is dropped with all later ones: they are
+        from before a truncation that is not in the file. Batches have to be confirmed in their order."""
         place = bisect_right(self._start_offsets, offset) - 1
         if place < 0 and self._epochs and self._epochs[0] == epoch:
-            self._start_offsets[0] = offset  # what was deleted before it is back; the load ends with the log's start
+            self._start_offsets[0] = offset  # deleted records are back; the load ends with the log's start
             self.changes_count += 1
             return
         if place >= 0 and self._epochs[place] == epoch:
@@ -193,21 +193,21 @@ class LeaderEpochFileCache:
         return True
 
     def clear(self) -> None:
-        """Drops every entry, and the file at once: nothing else tells an emptied log, which may begin anywhere, that they are not its own
-        any more. StorageError."""
+        """Drops every entry, and deletes the file at once: an emptied log may begin at any offset, so a load could not tell that old
+        entries are invalid. StorageError."""
         self._keep(0)
         self._file.remove(self.changes_count)
 
     def take_write(self) -> EpochsToWrite:
-        """What has to be written so that the file holds what this does now."""
+        """Returns the write that brings the file up to date."""
         return EpochsToWrite(self._file, self.changes_count, tuple(self.entries()))
 
     def note_renamed(self, path: Path) -> None:
-        """The file has another name. Nothing of it is being written meanwhile."""
+        """Set the file's new name. No write may be running."""
         self._file.path = path
 
     def close(self) -> None:
-        """Nothing is written when this returns, or later."""
+        """Write nothing after this returns."""
         self._file.close()
 
     def _keep(self, count: int) -> bool:

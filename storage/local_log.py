@@ -1,7 +1,7 @@
-"""The segments of one log on disk (Kafka's LocalLog): rolling, truncation, replacement, deletion, and what of them must be flushed.
+"""The segments of one log on disk (Kafka's LocalLog): rolling, truncation, replacement, deletion and flushing.
 
-Invariants: the last segment is the active one; every batch below `recovery_point` was synchronised. It knows nothing of producers,
-epochs and watermarks, nor where the log ends: Log does, its only owner. Every method raises StorageError when the disk fails.
+Invariants: the last segment is the active one; every batch below `recovery_point` is durable. Producers, epochs, watermarks and the log's
+end belong to Log, its only owner. Every method raises StorageError when the disk fails.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class LocalLog:
     # -- segments --------------------------------------------------------------------------------------------------
 
     def roll(self, base_offset: int, now_ms: int) -> bool:
-        """Start a new active segment at `base_offset`; the old one asks to be flushed. False when the active one is empty there."""
+        """Start a new active segment at `base_offset` and ask for a flush of the old one. Returns False if the active one is empty and
+        begins there."""
         old = self.segments.active
         if old.base_offset == base_offset:
             return False
@@ -66,7 +67,7 @@ class LocalLog:
         return True
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Remove the batch that holds `offset`, which a segment does, and everything after it; returns where the log then ends."""
+        """Remove the batch that contains `offset`, which must be in a segment, and everything after it. Returns the new end of the log."""
         with storage_errors("truncate", self.directory):
             segments = self.segments
             self._remove(segments.remove_from(segments.floor_index(offset) + 1), now_ms)
@@ -84,7 +85,7 @@ class LocalLog:
         self.segments.add(active)
 
     def note_truncated(self, end_offset: int) -> None:
-        """The log ends at `end_offset` now: what is being flushed says nothing any more about its end."""
+        """Record that the log ends at `end_offset` now: flushes in flight must not move the recovery point."""
         self.flushes.note_truncation()
         self.recovery_point = min(self.recovery_point, end_offset)
 
@@ -96,9 +97,9 @@ class LocalLog:
     def replace_segments(self, old: list[LogSegment], new: list[LogSegment], now_ms: int) -> bool:
         """Put the segments `new` in the place of `old`, closed segments that follow each other (LocalLog.replaceSegments).
 
-        `new` were made with CLEANED_SUFFIX, hold only offsets of `old`, and are synchronised already. Returns whether they are in the
-        log; if not, because the log was truncated or lost some of `old` meanwhile, their files are gone. Killed anywhere in between,
-        the next start finds all of `new` or all of `old` (storage/swap.py):
+        `new` have CLEANED_SUFFIX, contain only offsets of `old`, and are durable already. Returns whether they are in the log. If not,
+        because the log was truncated or lost some of `old` meanwhile, their files are deleted. After a kill at any point the next start
+        finds all of `new` or all of `old` (storage/swap.py):
         1. `new` become .swap files, the last first. Until the first of them did, a .cleaned file undoes it all.
         2. `old` become .deleted files. From here on the .swap files win over what is left of them.
         3. `new` lose their suffix."""
@@ -141,14 +142,14 @@ class LocalLog:
         return self.has_unflushed(end_offset) and self.flushes.is_due(now_ms, unflushed_count, config.flush_messages, config.flush_ms)
 
     def take_flush(self, end_offset: int) -> FlushWork | None:
-        """What makes the log durable up to `end_offset`, its end; None when it is."""
+        """Returns the work that makes the log durable up to `end_offset`, its end; None if it is."""
         if not self.has_unflushed(end_offset):
             return None
         with storage_errors("flush", self.directory):
             return self.flushes.take(self.segments.active, self.directory, end_offset)
 
     def flushed(self, work: FlushWork) -> None:
-        """`work` ran: everything below its end offset is durable, unless the log was truncated meanwhile."""
+        """Called when `work` has run: everything below its end offset is durable, unless the log was truncated meanwhile."""
         if self.flushes.complete(work):
             self.recovery_point = max(self.recovery_point, work.end_offset)
 
@@ -162,7 +163,7 @@ class LocalLog:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _remove(self, removed: list[LogSegment], now_ms: int, kept_offsets: Iterable[int] = ()) -> None:
-        """These left the log. Snapshots at `kept_offsets` stay, for a segment begins there still."""
+        """Remove the files of segments that left the log. Snapshots at `kept_offsets` stay, because a segment still begins there."""
         self.deletions.add(removed, now_ms + self.config.file_delete_delay_ms)
         snapshots = [self._mark_snapshot(segment.base_offset) for segment in removed if segment.base_offset not in kept_offsets]
         self.deletions.add_paths([path for path in snapshots if path is not None], now_ms + self.config.file_delete_delay_ms)

@@ -1,7 +1,7 @@
-"""Logs that are being made: a thread makes them, for mkdir and open wait while the filesystem commits its journal, 10 to 30 ms at times.
+"""Creates logs in a thread: mkdir and open wait while the file system commits its journal, sometimes for 10 to 30 ms.
 
-A log that somebody cannot wait for is made at once by who needs it. So a creation is known from the moment it is planned until the
-LogManager has the log, and no name is ever made twice.
+Code that cannot wait for the thread creates a log itself. So a creation is registered from its planning until the LogManager has the log,
+and no log is created twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PartitionName = tuple[str, int]
 
 
 class NewLog(NamedTuple):
-    """A log to be made, and the epoch that this broker is to lead it in from its first record on; None if it does not lead."""
+    """A log to create, and the leader epoch of its first record; None if this broker does not lead it."""
 
     topic: str
     partition: int
@@ -35,10 +35,10 @@ class NewLog(NamedTuple):
 
 
 class CreationWork:
-    """Logs to be made, by `run` in a thread. The LogManager plans them, and takes over what was made.
+    """Logs to be created by `run` in a thread. The LogManager plans them, and takes the created ones.
 
-    The lock is held while one is made: nobody sees half a log. Who waits for it holds `_next`, so that the thread, which takes it again
-    and again, lets him in after the one that it is making."""
+    The lock is held while a log is created, so that a partly created one is never seen. A caller that waits for the lock holds `_next`,
+    so that the thread, which takes the lock for each log, lets it in after the present one."""
 
     __slots__ = ("_left", "_lock", "_made", "_next", "_now_ms", "_opener", "names")
 
@@ -52,25 +52,26 @@ class CreationWork:
         self.names: list[PartitionName] = []
 
     def add(self, new: NewLog, directory: LogDirectory) -> None:
-        """One more, to be made in that directory; before `run`."""
+        """Add a log to be created in that directory; before `run`."""
         name = new.topic, new.partition
         self._left[name] = new, directory
         self.names.append(name)
 
     def run(self) -> None:
-        """Make one after the other; blocks. What cannot be made is left out: who needs it tries again, and hears why."""
+        """Create the logs one after the other; blocks. Failures are skipped: code that needs the log tries again and gets the error."""
         for name in self.names:
             with self._turn():
                 self._make(name)
 
     def finish(self, name: PartitionName) -> Log | None:
-        """The log, which is made now if it is not there yet; blocks for one creation at most. None if it cannot be made, or was taken."""
+        """Returns the log, which is created now if it does not exist yet; blocks for at most one creation. None if it cannot be created,
+        or was taken."""
         with self._turn():
             self._make(name)
             return self._made.pop(name, None)
 
     def withdraw(self, names: Collection[PartitionName]) -> list[Log]:
-        """They are needed no more: the logs that are made already. Blocks for one creation at most."""
+        """Withdraw these logs. Returns those that are created already. Blocks for at most one creation."""
         with self._turn():
             for name in names:
                 self._left.pop(name, None)

@@ -1,4 +1,4 @@
-"""One of the broker's log directories: its lock, identity, clean-stop marker, checkpoints and what is listed in it.
+"""One of the broker's log directories: its lock, identity, clean-stop marker, checkpoints and partitions.
 
 Invariants: the lock is held from `lock` to `unlock`; the marker is gone before any log in the directory can change, so that a crash
 is seen as one. A directory that failed stays offline until a restart. Owner: LogManager.
@@ -50,7 +50,7 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"  # opened by the metadata quorum i
 
 
 class VolumeSpace(NamedTuple):
-    """Of the volume that a directory is on."""
+    """The space of a directory's volume."""
 
     total_bytes: int
     usable_bytes: int
@@ -58,7 +58,7 @@ class VolumeSpace(NamedTuple):
 
 
 class DirectoryListing(NamedTuple):
-    """The directories found inside: partitions, copies of partitions that are to move here, and partitions whose deletion a stop
+    """The directories inside: partitions, copies of partitions that are moving here, and partitions whose deletion a stop has
     interrupted."""
 
     partitions: dict[TopicPartition, Path]
@@ -67,7 +67,7 @@ class DirectoryListing(NamedTuple):
 
 
 class Checkpoints(NamedTuple):
-    """What the four checkpoint files of a directory hold."""
+    """The contents of a directory's four checkpoint files."""
 
     recovery_points: PartitionOffsets
     high_watermarks: PartitionOffsets
@@ -83,15 +83,15 @@ class Checkpoints(NamedTuple):
         )
 
     def end_offset_of(self, key: tuple[str, int]) -> int:
-        """Beyond it they name no offset of that partition."""
+        """Returns the largest offset that they have for the partition."""
         return max(offsets.get(key, 0) for offsets in self)
 
     def without(self, keys: Collection[tuple[str, int]]) -> Checkpoints:
-        """The same but for these partitions. A table that has none of them is the very same object."""
+        """Returns a copy without these partitions. A table that has none of them is not copied."""
         return Checkpoints(*(_without(offsets, keys) for offsets in self))
 
     def lowered(self, ends: Mapping[tuple[str, int], int]) -> Checkpoints:
-        """The same, but with nothing of these partitions beyond their ends. A table that has nothing there is the very same object."""
+        """Returns a copy with no offset of these partitions above their ends. A table without such offsets is not copied."""
         return Checkpoints(*(_lowered(offsets, ends) for offsets in self))
 
 
@@ -101,10 +101,9 @@ NO_CHECKPOINTS = Checkpoints({}, {}, {}, {})
 class CheckpointWriter:
     """Writes one directory's checkpoints from worker threads: one at a time, and never an older state over a newer one.
 
-    An entry says nothing about when it was written, so it must not outlive its log: it leaves the files before the log's directory
-    is renamed, and an older state that is written afterwards does not bring it back. The same goes for what lies beyond where a log is
-    about to be cut.
-    The lock: two periodic tasks may hand out work at once, and both would write the same temporary file."""
+    An entry has no time, so it must not outlive its log: it is removed from the files before the log's directory is renamed, and an
+    older state that is written afterwards does not bring it back. The same is true of offsets above a coming truncation. The lock is
+    needed because two periodic tasks may run at once and would write the same temporary file."""
 
     __slots__ = ("_disk", "_forgotten", "_lock", "_lowered", "_written", "_written_sequence", "path")
 
@@ -115,10 +114,10 @@ class CheckpointWriter:
         self._written = NO_CHECKPOINTS
         self._written_sequence = 0
         self._forgotten: dict[tuple[str, int], int] = {}  # removed partitions and when, until a later state is written
-        self._lowered: dict[tuple[str, int], _Lowered] = {}  # the same for logs that were to be cut
+        self._lowered: dict[tuple[str, int], _Lowered] = {}  # the same for logs to be truncated
 
     def read(self) -> Checkpoints:
-        """What the files hold; one that cannot be read counts as empty."""
+        """Returns the contents of the files; an unreadable one counts as empty."""
         self._written = Checkpoints(
             recovery_points=self._read(RECOVERY_POINT_CHECKPOINT),
             high_watermarks=self._read(HIGH_WATERMARK_CHECKPOINT),
@@ -146,7 +145,7 @@ class CheckpointWriter:
             self._written_sequence = work.sequence
 
     def lower(self, work: LoweringWork) -> None:
-        """Take what lies beyond these logs' ends out of the files, durably."""
+        """Remove offsets above these logs' new ends from the files, durably."""
         with self._lock:
             for key, end_offset in work.end_offsets.items():
                 before = self._lowered.get(key)
@@ -154,7 +153,7 @@ class CheckpointWriter:
             self._replace(self._written.lowered(work.end_offsets))
 
     def remove(self, work: RemovalWork) -> None:
-        """Take the entries out of the files that have them, durably, then rename the directories."""
+        """Remove the entries from the files, durably, then rename the directories."""
         with self._lock:
             if work.is_done:
                 return
@@ -166,7 +165,7 @@ class CheckpointWriter:
             work.is_done = True
 
     def _replace(self, checkpoints: Checkpoints) -> None:
-        """Write the files whose tables differ from those that were written."""
+        """Write the files whose tables have changed since the last write."""
         for (name, offsets), (_, before) in zip(checkpoints.files(), self._written.files(), strict=True):
             if offsets is not before:
                 write_offset_checkpoint(self.path / name, offsets, self._disk)
@@ -181,14 +180,14 @@ class CheckpointWriter:
 
 
 class _Lowered(NamedTuple):
-    """Checkpoints that were taken before this name nothing beyond the end of a log that was to be cut."""
+    """The end of a log to be truncated; checkpoints taken earlier must be lowered to it."""
 
     sequence: int
     end_offset: int
 
 
 class CheckpointWork(NamedTuple):
-    """The offsets of one directory's logs, to be written off the loop."""
+    """The offsets of one directory's logs, to be written in a thread."""
 
     writer: CheckpointWriter
     sequence: int
@@ -200,9 +199,9 @@ class CheckpointWork(NamedTuple):
         return self.writer.path
 
     def note(self, log: Log) -> None:
-        """Put the log's offsets in, as they are now."""
+        """Add the log's present offsets."""
         checkpoints = self.checkpoints
-        key = log.topic, log.partition  # a plain pair: with 10,000 logs names of tuples cost milliseconds
+        key = log.topic, log.partition  # a plain tuple: for 10,000 logs NamedTuples cost milliseconds
         recovery_point, high_watermark = log.recovery_point, log.high_watermark
         checkpoints.recovery_points[key] = recovery_point
         checkpoints.high_watermarks[key] = high_watermark
@@ -219,8 +218,8 @@ class CheckpointWork(NamedTuple):
 
 
 class LoweringWork(NamedTuple):
-    """Where logs of one directory are about to be cut: nothing beyond may stay in the checkpoints, off the loop. A checkpoint that is
-    taken later names what the logs have then."""
+    """The ends of logs of one directory that are about to be truncated. The checkpoints are lowered to them in a thread. A checkpoint
+    that is taken later has the logs' offsets of that time."""
 
     writer: CheckpointWriter
     sequence: int
@@ -233,7 +232,7 @@ class LoweringWork(NamedTuple):
 
 
 class Departure(NamedTuple):
-    """A partition's directory and the name that it is to get."""
+    """A partition's directory and its new name."""
 
     key: tuple[str, int]
     source: Path
@@ -241,8 +240,8 @@ class Departure(NamedTuple):
 
 
 class RemovalWork:
-    """Partitions of one directory that are no longer served, to be removed off the loop: first their checkpoint entries, then their
-    directories' names. `orphans` are entries of partitions that have no directory."""
+    """Partitions of one directory that are no longer served, to be removed in a thread: first their checkpoint entries are removed, then
+    their directories renamed. `orphans` are entries of partitions without a directory."""
 
     __slots__ = ("departures", "is_done", "orphans", "sequence", "writer")
 
@@ -304,14 +303,15 @@ class LogDirectory:
         return self.clean_shutdown_epoch is not None
 
     def lock(self) -> None:
-        """Make the directory if it is missing, lock it, read whose it is. DirectoryInUseError when another broker holds it."""
+        """Create the directory if it is missing, lock it, and read its meta.properties. DirectoryInUseError when another broker holds
+        it."""
         if self._lock is None:
             make_directory(self.path, self._disk)
             self._lock = lock_directory(self.path, self._disk)
             self.meta = read_meta_properties(self.path, self._disk)
 
     def format(self, meta: MetaProperties) -> None:
-        """Give an empty directory its identity, durably. StorageError when the disk fails."""
+        """Write the meta.properties of an empty directory, durably. StorageError when the disk fails."""
         write_meta_properties(self.path, meta, self._disk)
         self.meta = meta
 
@@ -322,18 +322,18 @@ class LogDirectory:
 
     @property
     def descriptor(self) -> int:
-        """Of a file in the directory, for a call on its file system."""
+        """The descriptor of a file in the directory, for calls on its file system."""
         assert self._lock is not None, "the directory is not locked"
         return self._lock
 
     def read_space(self) -> VolumeSpace:
-        """What its volume has; may block. StorageError when the disk does not tell."""
+        """Returns the space of its volume; may block. StorageError when the disk fails."""
         with storage_errors("ask the size of the volume of", self.path):
             status = self._disk.statvfs(self.path)
         return VolumeSpace(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
 
     def begin(self) -> None:
-        """Take the clean-stop marker away and read the checkpoints; a checkpoint that cannot be read counts as absent.
+        """Remove the clean-stop marker and read the checkpoints; an unreadable one counts as absent.
 
         Without recovery points every batch is checked; without high watermarks each log starts over at its start offset."""
         self.clean_shutdown_epoch = read_clean_shutdown(self.path, self._disk)
@@ -341,35 +341,36 @@ class LogDirectory:
         self.checkpoints = self._writer.read()
 
     def take_checkpoint(self) -> CheckpointWork:
-        """An empty one, older than any that is taken after it: the caller puts the logs' offsets in."""
+        """Returns an empty checkpoint, numbered before any that is taken later. The caller adds the logs' offsets."""
         self._checkpoint_sequence += 1
         return CheckpointWork(self._writer, self._checkpoint_sequence, Checkpoints({}, {}, {}, {}))
 
     def take_lowering(self, end_offsets: PartitionOffsets) -> LoweringWork:
-        """For logs that are about to be cut, to where each will end."""
+        """Returns the work for logs that are about to be truncated to these ends."""
         self._checkpoint_sequence += 1
         return LoweringWork(self._writer, self._checkpoint_sequence, end_offsets)
 
     def take_removal(self, departures: list[Departure], orphans: Collection[tuple[str, int]] = ()) -> RemovalWork:
-        """For partitions whose logs are closed: no later checkpoint names them."""
+        """Returns the work for partitions whose logs are closed. Later checkpoints do not have them."""
         self._checkpoint_sequence += 1
         return RemovalWork(self._writer, self._checkpoint_sequence, departures, orphans)
 
     def date_removal(self, work: RemovalWork) -> None:
-        """`work` was taken before the last of its logs was closed: no checkpoint that is taken from now on names one of them."""
+        """Called when the last log of `work`, which was taken earlier, is closed: checkpoints taken from now on have none of its logs."""
         self._checkpoint_sequence += 1
         work.sequence = self._checkpoint_sequence
 
     def find_orphans(self, partitions: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
-        """What the checkpoints name beside `partitions`: a crash, or somebody, came between an entry and its directory."""
+        """Returns the partitions of checkpoint entries that are not in `partitions`: a crash or an operator has removed their
+        directories."""
         return {key for _, offsets in self.checkpoints.files() for key in offsets if key not in partitions}
 
     def end(self, broker_epoch: int) -> None:
-        """Mark the stop as clean: the last thing that is written."""
+        """Mark the stop as clean; this is the last write."""
         write_clean_shutdown(self.path, broker_epoch=broker_epoch, disk=self._disk)
 
     def list(self) -> DirectoryListing:
-        """Partitions by name. What is no partition is left alone."""
+        """Returns the partitions by name. Other directories are ignored."""
         partitions: dict[TopicPartition, Path] = {}
         futures: list[tuple[TopicPartition, Path]] = []
         deleted: list[Path] = []

@@ -1,8 +1,8 @@
 """All logs of this broker, over its log directories (Kafka's LogManager): open, find, create, delete, checkpoint, close.
 
-Invariants: a partition has one log, in one directory; a StorageError of one directory takes that directory's logs offline and no
-others. Owner: the server, on the loop. What blocks for long is handed out as work to run off the loop: DeletionWork, CheckpointWork,
-and the logs' FlushWork. `__cluster_metadata-0` is left to the metadata quorum.
+Invariants: a partition has one log, in one directory; a StorageError of one directory takes that directory's logs offline and no others.
+Owner: the server, on the loop. Calls that block for long are returned as work to run in a thread: DeletionWork, CheckpointWork, and the
+logs' FlushWork. The metadata quorum opens `__cluster_metadata-0` itself.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OPEN_SEGMENTS_MAX = 256  # closed segments of all logs together that keep their 
 
 
 class _LeavingLog(NamedTuple):
-    """A deleted log whose directory has its name still, the name that it gets, and for how long its files stay then."""
+    """A deleted log whose directory is not renamed yet, its new name, and the deletion delay of its files."""
 
     work: RemovalWork
     new_name: str
@@ -53,7 +53,7 @@ class _LogBeingMade(NamedTuple):
 
 
 def is_log_of(log: Log, topic_id: bytes) -> bool:
-    """Whether the log is that topic's, rather than one's that had the same name before."""
+    """Whether the log belongs to that topic, and not to an earlier one of the same name."""
     return log.topic_id == topic_id or NO_TOPIC_ID in (log.topic_id, topic_id)
 
 
@@ -87,7 +87,7 @@ class LogManager:
 
     @property
     def clean_shutdown_epoch(self) -> int:
-        """The broker epoch of the clean stop before this start, once open; NO_BROKER_EPOCH unless every directory has had the same."""
+        """The broker epoch of the last clean stop, after `open`; NO_BROKER_EPOCH unless all directories had the same."""
         if any(directory.is_offline for directory in self.directories):
             return NO_BROKER_EPOCH
         epochs = {directory.clean_shutdown_epoch for directory in self.directories}
@@ -97,14 +97,14 @@ class LogManager:
     # -- opening ---------------------------------------------------------------------------------------------------
 
     def set_producer_id_expiration(self, expiration_ms: int) -> None:
-        """How long producers are remembered, by the logs that are open and those that will be."""
+        """Set how long producers are kept, for open and future logs."""
         if expiration_ms != self._opener.producer_id_expiration_ms:
             self._opener.producer_id_expiration_ms = expiration_ms
             for log in self._logs.values():
                 log.producers.producer_id_expiration_ms = expiration_ms
 
     def lock(self) -> None:
-        """Lock every directory and read its identity; one that cannot be read goes offline, as one that fails later.
+        """Lock every directory and read its identity. An unreadable one goes offline, like one that fails later.
 
         StorageError when one is in use or belongs elsewhere, or when none can be read."""
         try:
@@ -139,10 +139,9 @@ class LogManager:
     ) -> None:
         """Open every log, recovering those of directories that were not stopped cleanly.
 
-        With `topic_id_of`, the cluster's view (None for a partition that does not exist, or has no replica here), all other logs are
-        set aside as stray. `directory_id_of` tells in which directory the cluster believes this broker's replica to be. A directory that
-        fails, or holds a partition that another one has too, goes offline with its logs, but for what a move has left
-        (storage/startup.py)."""
+        With `topic_id_of`, the cluster's view (None for a partition that does not exist, or has no replica here), all other logs are set
+        aside as stray. `directory_id_of` returns the directory of this broker's replica in the metadata. A directory that fails goes
+        offline with its logs. So does one with a partition that another directory has too, except after a move (storage/startup.py)."""
         self.lock()
         startup = Startup(
             self._opener, self.directories, self._logs, self.futures, self._deleted,
@@ -161,12 +160,12 @@ class LogManager:
                 open_one(directory)
             except StorageError as error:
                 if is_descriptor_shortage(error):
-                    raise  # no disk is at fault
+                    raise  # not the fault of a disk
                 self.mark_offline(directory.path, error)
 
     def mark_offline(self, path: Path, error: StorageError) -> None:
-        """The disk failed at `path`, a log directory or something in it: forget the directory's logs without touching it again,
-        and tell the owner. A process out of descriptors is no failure of a disk: the operation alone has failed."""
+        """The disk failed at `path`, a log directory or something in it: drop the directory's logs without touching the disk again, and
+        call the owner. A lack of descriptors is not a failure of a disk: only the operation has failed."""
         directory = next((each for each in self.directories if each.path == path or each.path in path.parents), None)
         if directory is None or directory.is_offline or is_descriptor_shortage(error):
             return
@@ -187,20 +186,20 @@ class LogManager:
         return [directory for directory in self.directories if not directory.is_offline]
 
     def cordon(self, log_dirs: Iterable[str]) -> None:
-        """Have new logs made in none of these directories, and in all others again."""
+        """Create no new logs in these directories, but again in all others."""
         cordoned = {Path(log_dir) for log_dir in log_dirs}
         for directory in self.directories:
             directory.is_cordoned = directory.path in cordoned
 
     def find_directory_id(self, log_dir: str) -> bytes | None:
-        """The id of the log directory at that path; None where it has none."""
+        """Returns the id of the log directory at that path; None if it has none."""
         for directory in self.directories:
             if str(directory.path) == log_dir:
                 return None if directory.meta is None else directory.meta.directory_id
         return None
 
     def find_directory(self, path: str) -> LogDirectory | None:
-        """The log directory at that absolute path, online or not."""
+        """Returns the log directory at that absolute path, online or not."""
         return next((each for each in self.directories if str(each.path.absolute()) == path), None)
 
     # -- logs ------------------------------------------------------------------------------------------------------
@@ -213,24 +212,25 @@ class LogManager:
         return list(self._logs.values())
 
     def each_log(self) -> Iterator[Log]:
-        """The same one by one, for work in slices: logs that were deleted meanwhile are left out."""
+        """As `logs`, one by one for jobs in slices: logs deleted meanwhile are left out."""
         for name in tuple(self._logs):
             log = self._logs.get(name)
             if log is not None:
                 yield log
 
     def all_logs(self) -> list[Log]:
-        """Those, copies that are being made elsewhere, and logs that a copy has just replaced."""
+        """Returns these, copies in other directories, and logs that a copy has just replaced."""
         return [*self._logs.values(), *self.futures]
 
     def create_log(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int, directory_id: bytes | None = None
     ) -> Log:
-        """The partition's log, made if it is not there, in the directory that was wanted for it, in that of that id or, if none that is
-        online has it, in the one with the fewest logs that is not cordoned. StorageError when no disk takes it, and when the log that
-        is there is another topic's of that name: its records are not this topic's.
+        """Returns the partition's log, created if it does not exist: in the directory requested by a client, else in the online one with
+        that id, else in the one with the fewest logs that is not cordoned. StorageError if no disk takes it, or if there is a log of an
+        earlier topic of that name.
 
-        No checkpoint names it: entries go with their logs. While a log of that name `is_leaving`, this blocks until it has left."""
+        No checkpoint has an entry for a new log, because entries are removed with their logs. While a log of that name `is_leaving`,
+        this blocks until it has left."""
         self._finish_creation((topic, partition))
         found = self.find_log(topic, partition)
         if found is not None:
@@ -253,8 +253,9 @@ class LogManager:
         return log
 
     def plan_creations(self, wanted: Iterable[NewLog], now_ms: int) -> CreationWork:
-        """The work that makes those of `wanted` that are not there: run it off the loop, then hand it to `created`. Until then `create_log`
-        of one of them makes it at once. None of these names may be `is_leaving`. StorageError when no directory is online."""
+        """Returns the work that creates the missing logs of `wanted`: run it in a thread, then pass it to `created`. Until then
+        `create_log` of one of them creates it at once. None of these names may be `is_leaving`. StorageError when no directory is
+        online."""
         work = CreationWork(self._opener, now_ms)
         for new in wanted:
             name = new.topic, new.partition
@@ -265,14 +266,14 @@ class LogManager:
         return work
 
     def created(self, work: CreationWork) -> None:
-        """`work` ran: its logs are there."""
+        """Take the logs of finished `work`."""
         for name in work.names:
             making = self._creating.get(name)
             if making is not None and making.work is work:
                 self._finish_creation(name)
 
     def withdraw_creations(self, names: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-        """These planned logs are needed no more. Returns which are there all the same, and have to be deleted."""
+        """Withdraw planned logs. Returns those that exist already and have to be deleted."""
         by_work: dict[CreationWork, list[_LogBeingMade]] = {}
         for name in names:
             making = self._creating.pop(name, None)
@@ -301,12 +302,12 @@ class LogManager:
         return True
 
     def delete_logs(self, partitions: Iterable[tuple[str, int]]) -> Generator[None, None, list[RemovalWork]]:
-        """Close these logs. Returns the work, one for each directory, that takes their checkpoint entries out and their directories
-        out of the way: run it off the loop, then hand it to `removed`. The files go after file.delete.delay.ms.
+        """Close these logs. Returns work, one for each directory, that removes their checkpoint entries and renames their directories: run
+        it in a thread, then pass it to `removed`. The files are deleted after file.delete.delay.ms.
 
-        Yields after each log, 20 µs. From the first on until it returns, the caller asks for no log of these names."""
+        Yields after each log, 20 µs. The caller must not ask for logs of these names until it returns."""
         beside: list[RemovalWork] = []
-        works: dict[str, RemovalWork] = {}  # they grow with each log that is closed: nothing is left to do for thousands at the end
+        works: dict[str, RemovalWork] = {}  # built up with each closed log, so that no long step is left for the end
         for key in partitions:
             beside += self.futures.remove(*key)
             log = self._logs.pop(key, None)
@@ -331,7 +332,7 @@ class LogManager:
         return (topic, partition) in self._leaving or self.futures.is_leaving((topic, partition))
 
     def removed(self, work: RemovalWork) -> None:
-        """`work` ran: its directories wait for their delay, and their names are free. A second call does nothing."""
+        """Called when `work` has run: its directories wait for their delay, and their names are free. A second call does nothing."""
         if self.futures.has_handed_out(work):
             self._deleted += self.futures.removed(work)
             return
@@ -349,8 +350,8 @@ class LogManager:
                 log.update_config(config)
 
     def set_aside(self, topic: str, partition: int) -> None:
-        """Close the log of that name, which is no replica of this broker's any more: its directory stays as `-stray`, for the operator. A
-        copy of it that a move has begun is deleted. Blocks; a disk that fails takes its directory offline."""
+        """Close the log of that name, which is not a replica of this broker any more. Its directory stays as `-stray`, for the operator;
+        the copy of an unfinished move is deleted. Blocks. A disk failure takes the directory offline."""
         works = self.futures.remove(topic, partition)
         log = self._logs.pop((topic, partition), None)
         if log is not None:
@@ -362,9 +363,9 @@ class LogManager:
     # -- periodic --------------------------------------------------------------------------------------------------
 
     def enforce_retention_of(self, log: Log, now_ms: int) -> int:
-        """Delete what retention says; returns how many segments went. A disk that fails takes its directory offline.
+        """Delete the segments that retention allows; returns their number. A disk failure takes the directory offline.
 
-        The active segment is rolled only if it goes too: by time, an append alone rolls it (UnifiedLog.deleteOldSegments)."""
+        The active segment is rolled only to delete it: otherwise only an append rolls it by time (UnifiedLog.deleteOldSegments)."""
         try:
             return log.delete_old_segments(now_ms)
         except StorageError as error:
@@ -375,7 +376,7 @@ class LogManager:
         return sum(log.producers.remove_expired(now_ms) for log in self.all_logs())
 
     def take_due_deletions(self, now_ms: int) -> DeletionWork | None:
-        """What may be removed now, to be run off the loop; None when there is nothing. Takes 0.6 µs for each log."""
+        """Returns work that deletes the files whose delay is over, for a thread; None if there are none. Takes 0.6 µs for each log."""
         files: list[retention.PendingDeletion] = []
         for log in chain(self.each_log(), self.futures):
             if log.deletions.is_any:
@@ -393,7 +394,7 @@ class LogManager:
         return DeletionWork(tuple(files), tuple(due), self._disk) if files or due else None
 
     def take_checkpoints(self) -> list[CheckpointWork]:
-        """The checkpoints of every online directory, to be written off the loop. Takes 1.6 µs for each log."""
+        """Returns the checkpoints of every online directory, for a thread. Takes 1.6 µs for each log."""
         works = {str(directory.path): directory.take_checkpoint() for directory in self.online_directories}
         for log in chain(self.futures, self.each_log()):
             works[log.log_dir].note(log)
@@ -413,7 +414,7 @@ class LogManager:
                 is_durable = False
                 logger.error("log directory %s was not closed cleanly: %s", directory.path, error)
         if is_durable:
-            self._remove_now(self.futures.retire_all())  # Kafka would not start with two directories of a partition
+            self._remove_now(self.futures.retire_all())  # Kafka does not start with two directories of a partition
         self._logs.clear()
         self.unlock()
 
@@ -437,7 +438,7 @@ class LogManager:
                 return directory
         counts = Counter(log.log_dir for log in self._logs.values())
         counts.update(str(making.directory.path) for making in self._creating.values())
-        # Where all are cordoned the first takes it, as in Kafka: whoever assigned the replica to this broker has asked for that.
+        # If all are cordoned, the first is taken, as in Kafka: the replica was assigned to this broker all the same.
         open_ones = [directory for directory in online if not directory.is_cordoned] or online[:1]
         return min(open_ones, key=lambda directory: counts[str(directory.path)])
 

@@ -1,5 +1,5 @@
-"""How a log is opened: `open_log` loads what a directory holds, recovers it and builds a Log of it. The LogManager's LogOpener makes new
-logs, and opens those of a log directory with what its checkpoints say of them (LogManager.loadLog, UnifiedLog.create)."""
+"""Opens logs: `open_log` loads a directory, recovers it and builds a Log. The LogManager's LogOpener creates new logs, and opens those
+of a log directory with their checkpointed offsets (LogManager.loadLog, UnifiedLog.create)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def open_log(
     open_segments: OpenSegments | None = None,
     disk: Disk = SYSTEM_DISK,
 ) -> Log:
-    """The log in an existing directory, recovered when the last stop was not clean. StorageError when it cannot be read.
+    """Returns the log in an existing directory, recovered if the last stop was not clean. StorageError when it cannot be read.
 
     The high watermark starts at the log start offset; a caller that knows a later one sets it."""
     try:
@@ -66,7 +66,7 @@ def open_log(
 
 
 class LogOpener:
-    """See the module's docstring. Owner: one LogManager, whose logs share what is in here."""
+    """See the module's docstring. Owner: one LogManager, whose logs share these settings."""
 
     __slots__ = ("_open_segments", "_random", "disk", "producer_id_expiration_ms")
 
@@ -77,11 +77,11 @@ class LogOpener:
         self._open_segments = open_segments
 
     def draw_hex(self) -> str:
-        """What makes a directory's name unique."""
+        """Returns random hex digits that make a directory's name unique."""
         return f"{self._random.getrandbits(_HEX_BITS):032x}"
 
     def create(self, path: Path, topic: str, partition: int, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
-        """A log in the directory `path`, which is made. StorageError when the disk fails."""
+        """Creates a log in the new directory `path`. StorageError when the disk fails."""
         with storage_errors("create", path), suppress(FileExistsError):
             self.disk.mkdir(path)
         # Bound to its topic before the first batch; durable with the log's first flush.
@@ -91,7 +91,7 @@ class LogOpener:
         return log
 
     def open(self, directory: LogDirectory, key: TopicPartition, path: Path, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
-        """The log at `path` in a log directory that has just begun. StorageError when it cannot be read."""
+        """Opens the log at `path`, in a log directory whose checkpoints were just read. StorageError when it cannot be read."""
         checkpoints = directory.checkpoints
         log = self._open(
             path,
@@ -105,14 +105,15 @@ class LogOpener:
             was_clean_stop=directory.was_clean_stop,
         )
         if config.flush_messages == 1 and log.has_unflushed:
-            # What an unclean stop left was acknowledged as durable, most of it. Were it not so from the start, its leader's high watermark
-            # would be behind: consumers would miss records they had seen, and coordinators commits they had answered.
+            # The records that an unclean stop left were mostly acknowledged as durable, so they count as durable from the start. Otherwise
+            # the leader's high watermark would go back: consumers would miss records that they have seen, and coordinators commits that
+            # they have answered.
             log.flush()
         clean_end = checkpoints.clean_end_offsets.get(key)
         if clean_end is not None and clean_end <= log.log_end_offset:
             log.clean_end_offset = clean_end
         high_watermark = checkpoints.high_watermarks.get(key, 0)
-        log.set_high_watermark(high_watermark if high_watermark <= log.log_end_offset else 0)  # at the log's start at least
+        log.set_high_watermark(high_watermark if high_watermark <= log.log_end_offset else 0)  # at least the log start
         log.checkpointed_end_offset = checkpoints.end_offset_of(key)
         return log
 

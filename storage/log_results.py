@@ -1,4 +1,4 @@
-"""What a Log answers to an append."""
+"""The result of an append to a Log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class AppendResult(NamedTuple):
-    """What an append did; of a duplicate, what the original append did."""
+    """The result of an append; for a duplicate, that of the original append."""
 
     base_offset: int
     last_offset: int

@@ -1,4 +1,4 @@
-"""The segments of one log in offset order (Kafka's LogSegments), and how many of the closed ones stay open.
+"""The segments of one log in offset order (Kafka's LogSegments), and the limit on open closed segments.
 
 Invariants: base offsets ascend; the last segment is the active one. Owner: Log.
 """
@@ -12,13 +12,13 @@ from storage.batch_scan import read_batch_header
 from storage.file_slice import FileSlice
 from storage.segment import LogSegment
 
-OPEN_CLOSED_SEGMENTS = 8  # for a log by itself; the log manager's logs share one OpenSegments
+OPEN_CLOSED_SEGMENTS = 8  # for a single log; the log manager's logs share one OpenSegments
 
 
 class OpenSegments:
-    """Closed segments that keep their descriptors (three each), so that consumers that catch up need not open them anew.
+    """Closed segments that keep their descriptors (three each), so that consumers that catch up need not open them again.
 
-    Shared by all logs of a broker: a limit for each log would be none with ten thousand logs."""
+    All logs of a broker share it: with ten thousand logs, a limit for each would be no limit."""
 
     __slots__ = ("_limit", "_segments")
 
@@ -74,7 +74,7 @@ class LogSegments:
         self._note_active()
 
     def floor_index(self, offset: int) -> int:
-        """Index of the segment that `offset` falls into, the first one for an offset before all."""
+        """Returns the index of the segment of `offset`; the first one for an offset before all."""
         return max(bisect_right(self._base_offsets, offset) - 1, 0)
 
     def at(self, index: int) -> LogSegment:
@@ -84,23 +84,24 @@ class LogSegments:
         return self._segments[index:]
 
     def end_offset_of(self, index: int, log_end_offset: int) -> int:
-        """The offset at which the next segment, or the log's future, starts."""
+        """Returns the start of the next segment, or the log's end for the last one."""
         return self._base_offsets[index + 1] if index + 1 < len(self._segments) else log_end_offset
 
     def start_of_batch(self, offset: int) -> int:
-        """The first offset of the batch that holds `offset`; `offset` itself if none does. OSError."""
+        """Returns the first offset of the batch that contains `offset`; `offset` itself if there is none. OSError."""
         segment = self._segments[self.floor_index(offset)]
         self.note_read(segment)
         position = segment.find_position(offset)
         return offset if position >= segment.size_bytes else min(offset, read_batch_header(segment.file, position).base_offset)
 
     def has_nothing_from(self, offset: int) -> bool:
-        """Whether no batch ends beyond `offset`: what was there is lost or compacted away. OSError or StorageError."""
+        """Whether no batch ends above `offset`, because later ones are lost or compacted away. OSError or StorageError."""
         last = next((segment for segment in reversed(self._segments) if segment.size_bytes), None)
         return last is None or last.read_end_offset() <= offset
 
     def slice(self, start_offset: int, max_bytes: int, end_offset: int, log_end_offset: int, minimum_one_batch: bool) -> FileSlice | None:
-        """Whole batches of one segment from the one that holds `start_offset`, all below `end_offset`; None when nothing fits."""
+        """Returns whole batches of one segment, from the one that contains `start_offset`, all below `end_offset`; None when nothing
+        fits."""
         active = self._segments[-1]
         if start_offset >= active.base_offset:
             end_position = active.size_bytes if end_offset >= log_end_offset else active.find_position(end_offset)
@@ -122,7 +123,7 @@ class LogSegments:
         return self._remove(index, len(self._segments))
 
     def find_run(self, segments: list[LogSegment]) -> int | None:
-        """The index from which on `segments` are in the log one after the other; None when they are not."""
+        """Returns the index at which `segments` are in the log in this order; None if they are not."""
         index = self.floor_index(segments[0].base_offset)
         return index if self._segments[index : index + len(segments)] == segments else None
 
@@ -135,7 +136,7 @@ class LogSegments:
         assert self._base_offsets == sorted(set(self._base_offsets))
 
     def note_read(self, segment: LogSegment) -> None:
-        """A closed segment was opened or read: it may stay open as one of a limited number."""
+        """Record that a closed segment was opened or read: it stays open as one of a limited number."""
         if not segment.is_active:
             self._opened.add(segment)
 

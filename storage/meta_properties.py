@@ -1,8 +1,8 @@
 """The small identity files: `meta.properties` and `.kafka_cleanshutdown` of a log directory, `partition.metadata` of a partition.
 
-No state. `meta.properties` says which cluster, node and directory this is; it is written once, when the directory is formatted. The
-clean-shutdown marker is there only between a clean stop and the next start. `partition.metadata` binds a partition's directory to
-its topic's id and is written before the first batch. (MetaProperties, CleanShutdownFileHandler, PartitionMetadataFile)
+No state. `meta.properties` has the ids of cluster, node and directory; it is written once, when the directory is formatted. The
+clean-shutdown marker exists only between a clean stop and the next start. `partition.metadata` binds a partition's directory to its topic's
+id and is written before the first batch. (MetaProperties, CleanShutdownFileHandler, PartitionMetadataFile)
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def read_meta_properties(log_directory: Path, disk: Disk = SYSTEM_DISK) -> MetaP
 
 
 def write_meta_properties(log_directory: Path, meta: MetaProperties, disk: Disk = SYSTEM_DISK) -> None:
-    """Writes the file durably. The comment with the date that Java adds is left out: nobody reads it."""
+    """Writes the file durably. Java's comment with the date is left out: it is never read."""
     properties = {"node.id": str(meta.node_id), "version": str(META_PROPERTIES_VERSION), "cluster.id": meta.cluster_id}
     if meta.directory_id is not None:
         properties["directory.id"] = uuid_to_text(meta.directory_id)

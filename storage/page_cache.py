@@ -1,8 +1,8 @@
-"""What of a file is in memory, reading only that, and bringing in the rest.
+"""Reads of files that do not wait for the disk, and reads in a thread that bring missing pages into memory.
 
-Reading or sending a page that is not in memory blocks for a disk read, and on the event loop every client waits with it. Linux
-answers without reading: preadv2 with RWF_NOWAIT fails with EAGAIN on an absent page. So the loop looks things up `with not_waiting:`;
-where that would wait, ColdRead says what is missing, a thread brings it in, and the loop tries again. Elsewhere every page counts as
+Reading or sending a page that is not in memory blocks for a disk read, and on the event loop every client waits with it. Linux answers
+without reading: preadv2 with RWF_NOWAIT fails with EAGAIN on an absent page. So the loop reads `with not_waiting:`. If a read would wait,
+it raises ColdRead with the missing range, a thread reads that into memory, and the loop tries again. On other systems every page counts as
 resident.
 """
 
@@ -21,8 +21,8 @@ _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 
 
 class ColdRead(Exception):  # noqa: N818 - a decision, not a fault
-    """A read that may not wait for the disk would have to. `bring_in`, in a thread, then makes its bytes resident; it must be called,
-    for a descriptor is held until then, so that the file may be closed or deleted meanwhile."""
+    """A read would have to wait for the disk. `bring_in`, in a thread, makes its bytes resident. It must be called: a descriptor is held
+    until then, so that the file may be closed or deleted meanwhile."""
 
     def __init__(self, fd: int, position: int, size: int, disk: Disk = SYSTEM_DISK) -> None:
         super().__init__(f"bytes [{position}, {position + size}) are not in memory")
@@ -32,7 +32,7 @@ class ColdRead(Exception):  # noqa: N818 - a decision, not a fault
         self._size = size
 
     def bring_in(self) -> None:
-        """Blocks until the bytes are there; OSError when the disk fails."""
+        """Blocks until the bytes are in memory. OSError when the disk fails."""
         try:
             read_in(self._fd, self._position, self._size, self._disk)
         finally:
@@ -40,7 +40,7 @@ class ColdRead(Exception):  # noqa: N818 - a decision, not a fault
 
 
 class _Policy(threading.local):
-    """Of each thread, so that only lookups on the loop do not wait."""
+    """Thread-local, so that only reads on the loop do not wait."""
 
     may_wait = True
 
@@ -65,7 +65,7 @@ not_waiting = _NotWaiting()
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Within `not_waiting`, for work that must not end half-way."""
+    """Lets reads wait within `not_waiting`, for work that must not be interrupted."""
     before = policy.may_wait
     policy.may_wait = True
     try:
@@ -75,7 +75,7 @@ def waiting() -> Iterator[None]:
 
 
 def read_at(fd: int, size: int, position: int, disk: Disk = SYSTEM_DISK, *, missing: tuple[int, int] | None = None) -> bytes:
-    """Like os.pread: up to `size` bytes, less at the end of the file only. `missing` is the range (position, size) that ColdRead brings
+    """Like os.pread: up to `size` bytes, fewer only at the end of the file. `missing` is the range (position, size) that ColdRead brings
     in, by default these bytes."""
     if policy.may_wait or _NOWAIT is None:
         return disk.pread(fd, size, position)
@@ -87,7 +87,7 @@ def read_at(fd: int, size: int, position: int, disk: Disk = SYSTEM_DISK, *, miss
             count += disk.preadv(fd, [memoryview(buffer)[count:]], position + count, _NOWAIT)
     except BlockingIOError:
         raise ColdRead(fd, *(missing or (position, size)), disk) from None
-    except OSError:  # a file system without RWF_NOWAIT; what else is wrong, pread will say
+    except OSError:  # a file system without RWF_NOWAIT; pread raises any other error
         return disk.pread(fd, size, position)
     return bytes(buffer if count == size else buffer[:count])
 
@@ -103,13 +103,13 @@ def read_into(fd: int, buffer: memoryview, position: int, disk: Disk = SYSTEM_DI
             count += disk.preadv(fd, [buffer[count:]], position + count, _NOWAIT)
     except BlockingIOError:
         raise ColdRead(fd, position, len(buffer), disk) from None
-    except OSError:  # a file system without RWF_NOWAIT; what else is wrong, this will say
+    except OSError:  # a file system without RWF_NOWAIT; this raises any other error
         return disk.preadv(fd, [buffer], position)
     return count
 
 
 def is_resident(fd: int, position: int, size: int, disk: Disk = SYSTEM_DISK) -> bool:
-    """Whether bytes [position, position + size) are, as far as probes tell, in the page cache. About 0.7 µs a probe."""
+    """Whether probes find bytes [position, position + size) in the page cache. A probe takes about 0.7 µs."""
     if _NOWAIT is None:
         return True
     probe = [bytearray(1)]
@@ -126,7 +126,7 @@ def is_resident(fd: int, position: int, size: int, disk: Disk = SYSTEM_DISK) -> 
 
 
 def read_in(fd: int, position: int, size: int, disk: Disk = SYSTEM_DISK) -> None:
-    """Bring the pages of [position, position + size) in, copying next to nothing. Blocks: for the thread pool only."""
+    """Read the pages of [position, position + size) into memory, copying almost nothing. Blocks: for the thread pool only."""
     disk.posix_fadvise(fd, position, size, WILL_NEED)  # begins all the reads …
     probe = [bytearray(1)]
     for at in (*range(position, position + size, PROBE_INTERVAL), position + size - 1):

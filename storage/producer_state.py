@@ -1,4 +1,4 @@
-"""ProducerStateManager: what a partition knows of each idempotent or transactional producer.
+"""ProducerStateManager: a partition's state of each idempotent or transactional producer.
 
 Owned by one Log, which calls it in log order: `find_duplicate` and `check_append` before a batch is written, `record_append` after.
 For each producer id it keeps the last five batches, so that a retry is answered with its original offset, and the first offset of
@@ -44,7 +44,7 @@ _log = logging.getLogger("barnabas.storage")
 
 
 class BatchMetadata(NamedTuple):
-    """An appended batch as a retry of it is recognised and answered. `timestamp` is the batch's largest."""
+    """An appended batch, as needed to recognise and answer a retry of it. `timestamp` is the batch's largest."""
 
     first_sequence: int
     last_sequence: int
@@ -122,10 +122,10 @@ class ProducerStateManager:
     def check_append(self, header: BatchHeader, origin: AppendOrigin, marker: EndTransactionMarker | None = None) -> None:
         """Raises KafkaError when a batch with a producer id may not be appended next; changes nothing.
 
-        Call it for clients and coordinators only: what a leader accepted is not judged again by a follower or by recovery.
+        Call it for clients and coordinators only: followers and recovery do not check again what a leader has accepted.
         INVALID_PRODUCER_EPOCH: an older epoch. OUT_OF_ORDER_SEQUENCE_NUMBER: not the next sequence, or not 0 in a new epoch.
-        TRANSACTION_COORDINATOR_FENCED: a marker of an older coordinator. INVALID_TXN_STATE: outside the open transaction.
-        A producer that is not known, its records being expired or deleted, may begin with any sequence.
+        TRANSACTION_COORDINATOR_FENCED: a marker of an older coordinator. INVALID_TXN_STATE: outside the open transaction. An unknown
+        producer, whose state has expired or whose records were deleted, may begin with any sequence.
         """
         entry = self._producers.get(header.producer_id)
         if entry is None:
@@ -146,7 +146,7 @@ class ProducerStateManager:
     def record_append(
         self, header: BatchHeader, *, base_offset: int, timestamp: int, marker: EndTransactionMarker | None = None
     ) -> CompletedTransaction | None:
-        """Takes an appended batch with a producer id into account, its assigned base offset and largest timestamp given.
+        """Records an appended batch with a producer id, with its assigned base offset and largest timestamp.
 
         `marker` is the content of a control batch. When it ends a transaction that has records here, that is returned: the caller
         writes an abort into the transaction index, then calls `complete_transaction`.
@@ -183,7 +183,7 @@ class ProducerStateManager:
         self._ongoing.pop(completed.first_offset)
         self._unreplicated[completed.first_offset] = completed.last_offset
 
-    # What the log asks
+    # Queries of the log
 
     @property
     def producers(self) -> dict[int, ProducerStateEntry]:
@@ -196,7 +196,7 @@ class ProducerStateManager:
 
     @property
     def has_transactions(self) -> bool:
-        """Whether one is open, or completed above the high watermark; without any, all below the high watermark is stable."""
+        """Whether one is open, or completed above the high watermark; without any, all records below the high watermark are stable."""
         return bool(self._ongoing or self._unreplicated)
 
     @property
@@ -220,7 +220,7 @@ class ProducerStateManager:
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
     def remove_expired(self, now_ms: int) -> int:
-        """Forgets the producers without an open transaction that were silent for the expiration time; returns how many."""
+        """Drops producers without an open transaction that were silent for the expiration time; returns their number."""
         expired = [entry.producer_id for entry in self._producers.values() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
@@ -229,7 +229,7 @@ class ProducerStateManager:
     # Loading and truncating
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Makes the state that of the latest valid snapshot in (log_start_offset, log_end_offset], unless it is current.
+        """Loads the latest valid snapshot in (log_start_offset, log_end_offset], unless the state is current.
 
         Snapshots out of that range are deleted. Afterwards the caller replays the batches from `map_end_offset` on.
         """
@@ -252,8 +252,8 @@ class ProducerStateManager:
     def refill(self, headers: Iterable[BatchHeader]) -> None:
         """Fills the five-batch windows from headers that lie before the loaded snapshot's offset, in log order.
 
-        A snapshot has only each producer's last batch, so that after a restart a retry of the one before would be refused or, in a
-        client that then resets its sequence, be appended twice. Producers that the snapshot does not know stay unknown.
+        A snapshot has only each producer's last batch. Without the windows, a retry of an earlier batch after a restart would be refused,
+        or be appended twice if the client then resets its sequence. Producers that are not in the snapshot stay unknown.
         """
         found: dict[int, list[BatchMetadata]] = {}
         for header in headers:
@@ -298,10 +298,10 @@ class ProducerStateManager:
         return marked
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """Deletes the snapshots that belong to no segment, but for the last one when it is beyond every segment's start. A kill while
-        segments were replaced or deleted leaves such ones.
+        """Deletes the snapshots that belong to no segment, except the last one if it is above every segment's start. A kill while segments
+        were replaced or deleted leaves such snapshots.
 
-        A clean stop leaves that one: it is at the log's end and the state is loaded from it.
+        That last one is from a clean stop: it is at the log's end, and the state is loaded from it.
         """
         base_offsets = set(segment_base_offsets)
         stray = sorted(offset for offset in self._snapshot_offsets if offset not in base_offsets)

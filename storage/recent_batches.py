@@ -1,7 +1,7 @@
-"""The positions of a segment's last batches, in memory: tail reads and fresh appends need no scan of the file.
+"""The positions of a segment's last batches, in memory, so that reads near the end need no scan of the file.
 
-Invariants: `last_offsets` and `positions` are of the same length and ascend; every batch of the segment that ends beyond `floor` is in
-them. Owner: LogSegment, which reads the attributes itself where a produce or a fetch does.
+Invariants: `last_offsets` and `positions` are of the same length and ascend; they have every batch of the segment that ends above `floor`.
+Owner: LogSegment, which reads the attributes itself where a produce or a fetch does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ POSITIONS_MAX = 2 * RECENT_BATCHES
 
 
 class RecentBatches:
-    """See the module's docstring. `floor` is the last offset before the batches that are known."""
+    """See the module's docstring. `floor` is the last offset before the known batches."""
 
     __slots__ = ("floor", "last_offsets", "positions")
 
@@ -23,14 +23,14 @@ class RecentBatches:
         self.positions: list[int] = []
 
     def add(self, position: int, last_offset: int) -> None:
-        """The next batch in order."""
+        """Add the next batch."""
         self.positions.append(position)
         self.last_offsets.append(last_offset)
         if len(self.positions) >= POSITIONS_MAX:
             self.forget_older()
 
     def forget_older(self) -> None:
-        """Keep the last RECENT_BATCHES only, of twice as many."""
+        """Keep only the last RECENT_BATCHES of twice as many."""
         self.floor = self.last_offsets[RECENT_BATCHES - 1]
         del self.positions[:RECENT_BATCHES]
         del self.last_offsets[:RECENT_BATCHES]
@@ -43,13 +43,13 @@ class RecentBatches:
             self.last_offsets.clear()
 
     def restart(self, floor: int) -> None:
-        """Know no batch; those that are added next follow `floor`."""
+        """Drop all batches; those added next follow `floor`."""
         self.positions.clear()
         self.last_offsets.clear()
         self.floor = floor
 
     def cut(self, position: int) -> None:
-        """The segment ends at `position` now."""
+        """Drop the batches from `position` on, where the segment was truncated."""
         keep = bisect_left(self.positions, position)
         del self.positions[keep:]
         del self.last_offsets[keep:]

@@ -1,18 +1,18 @@
 """Loading a log from its directory (Kafka's LogLoader): leftovers, recovery after an unclean stop, producer state.
 
-Only batches are trusted. After an unclean stop every segment from the recovery point on is scanned: checksum, length, offsets that
-ascend within the segment's range, epochs that do not fall. (Where they fall from one segment to the next, a power cut has undone the
-removal of the later one.) The log ends before the first batch that fails, whatever valid data may follow it: a torn tail can be a clean
-cut, zeros to the page's end, or zeros and then valid later pages. What follows is set aside, not deleted. A hole between two valid
-batches ends nothing, as in Kafka: compaction leaves holes, also in a topic whose policy is another one by now, and nothing in the files
-tells them from a loss. The batches also tell where each leader epoch began, where the file of the epochs is older.
+Only batches are trusted. After an unclean stop every segment from the recovery point on is scanned: checksum, length, offsets that ascend
+within the segment's range, epochs that do not decrease. (If they decrease from one segment to the next, a power cut has undone the removal
+of the later one.) The log ends before the first batch that fails, whatever valid data may follow it: a torn tail can be a clean cut, zeros
+to the page's end, or zeros and then valid later pages. The data behind it is set aside, not deleted. A hole between two valid batches does
+not end the log, as in Kafka: compaction leaves holes, also in a topic whose policy has changed since, and the files do not tell a hole from
+a loss. The batches also show the start of each leader epoch that the file of the epochs does not have yet.
 
-So a power cut can leave a hole between two segments. A rolled segment is synchronised after the roll, not by it (UnifiedLog.roll does the
-same): meanwhile the kernel may write the new segment's first pages before the old one's last. Without flush.messages=1 that may be lost
-anyway. With it nothing behind the hole was acknowledged, as a flush synchronises the older segment first; but a producer that sends
-again what fell into the hole gets OUT_OF_ORDER_SEQUENCE_NUMBER, and has to begin a new epoch, when a batch of its own survived behind it.
-To prevent that, each roll would have to wait for the disk before the next append. A follower with such a hole keeps it, as Kafka's does:
-it fetches from its log end offset on. Called by Log only.
+A power cut can leave a hole between two segments. A closed segment is fsynced after the roll, not by it (UnifiedLog.roll does the same),
+and meanwhile the kernel may write the new segment's first pages before the old one's last. Without flush.messages=1 such records may be
+lost anyway. With it, nothing behind the hole was acknowledged, because a flush fsyncs the older segment first. But if a producer's batch
+survived behind the hole, and it sends again the batches that are lost, it gets OUT_OF_ORDER_SEQUENCE_NUMBER and has to begin a new epoch.
+To prevent that, each roll would have to wait for the disk before the next append. A follower with such a hole keeps it, as Kafka's does: it
+fetches from its log end offset on. Called by Log only.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ LENGTH_POSITION = 8  # of a batch's length field
 
 
 class LoadedLog(NamedTuple):
-    """What a directory holds once it is loaded; the last segment is active."""
+    """The contents of a loaded directory; the last segment is active."""
 
     segments: LogSegments
     log_start_offset: int
@@ -78,7 +78,7 @@ def load_log(
     open_segments: OpenSegments | None = None,
     disk: Disk = SYSTEM_DISK,
 ) -> LoadedLog:
-    """Open the segments, recover what an unclean stop may have torn, and bring producer state and epochs to the log's end."""
+    """Open the segments, recover them after an unclean stop, and bring producer state and epochs up to the log's end."""
     remove_leftovers(directory, disk)
     segments = _open_segments(directory, config, now_ms, open_segments, disk)
     was_cut = False
@@ -115,7 +115,7 @@ def load_log(
 def _report_missing(
     directory: Path, segments: LogSegments, epochs: LeaderEpochFileCache, log_start_offset: int, recovery_point: int
 ) -> None:
-    """Say what somebody removed while no broker ran. After a clean stop only: a killed broker's files may be older than its log."""
+    """Log files that were removed while no broker ran. Only after a clean stop: a killed broker's files may be older than its log."""
     if not len(segments):
         if recovery_point > 0:
             logger.error("%s has no segment, though its log ended at offset %d: its records are missing", directory, recovery_point)
@@ -150,13 +150,13 @@ def rebuild_producer_state(
                 batch = segment.read_batch(position, header.size_bytes) if header.is_control else b""
                 replay_batch(producers, header, batch)
         if not segment.is_active:
-            segment.unload()  # there may be thousands
+            segment.unload()  # free it: there may be thousands
     producers.map_end_offset = end_offset
 
 
 def _rebuild_epochs(segments: LogSegments, epochs: LeaderEpochFileCache) -> None:
-    """Note where each epoch begins by all batches' headers. Epochs without a record are lost, and nobody needs them. The corrupt file stays
-    until a flush replaces it: killed before, the next start does this again."""
+    """Rebuild the epochs from the headers of all batches. Epochs without a record are lost, but not needed. The corrupt file stays until
+    a flush replaces it: after a kill before that, the next start does this again."""
     epochs.truncate_from_end(0)
     latest_epoch = -1
     for segment in segments:
@@ -236,7 +236,7 @@ def _recover_segments(
     now_ms: int,
     disk: Disk,
 ) -> bool:
-    """Scan the segments from the one that holds the recovery point; cut at the first invalid batch. Returns whether there was one."""
+    """Scan the segments from that of the recovery point on, and truncate at the first invalid batch. Returns whether there was one."""
     first = segments.floor_index(recovery_point)
     first_offset = segments.at(first).base_offset
     rebuild_producer_state(segments, producers, log_start_offset, first_offset, now_ms)
@@ -261,7 +261,7 @@ def _recover_segments(
 
 
 class _ScannedSegment(NamedTuple):
-    """Where the last valid batch ends, which may be one of an earlier segment (`end_position` is 0 then), and its epoch."""
+    """The end of the last valid batch, and its epoch. `end_position` is 0 if the batch is in an earlier segment."""
 
     last_offset: int
     last_epoch: int
@@ -271,12 +271,12 @@ class _ScannedSegment(NamedTuple):
 def _scan_segment(
     segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochFileCache, previous: _ScannedSegment
 ) -> _ScannedSegment:
-    """Rebuild one segment's indexes from its valid batches, `previous` being what was found in the one before."""
+    """Rebuild one segment's indexes from its valid batches. `previous` is the result for the segment before."""
     segment.begin_rebuild()
     last_offset = max(previous.last_offset, segment.base_offset - 1)
     epoch = previous.last_epoch
     end_position = 0
-    epoch_end: int | None = segment.base_offset  # where the cache has another epoch, or may have
+    epoch_end: int | None = segment.base_offset  # the next offset at which the cache may have another epoch
     for position, header, chunk, start in valid_batches(segment, last_offset, previous_epoch=epoch):
         size_bytes = header.batch_length + LOG_OVERHEAD
         last_offset = header.base_offset + header.last_offset_delta
@@ -295,16 +295,16 @@ def _scan_segment(
 
 
 def _end_at_tear(segments: LogSegments, index: int, scanned: _ScannedSegment, config: LogConfig, now_ms: int, disk: Disk) -> None:
-    """End the log behind the valid batches of a segment. Valid ones behind the tear, in it and in later segments, are set aside.
+    """End the log behind the valid batches of a segment. Valid batches behind the tear, in it and in later segments, are set aside.
 
-    The later segments go first: killed before this one is cut, the next recovery finds the tear again."""
+    The later segments go first: after a kill before this one is truncated, the next recovery finds the tear again."""
     segment, position = segments.at(index), scanned.end_position
     _refuse_old_format(segment, position)
     directory, torn_bytes = segment.log_path.parent, segment.size_bytes - position
     holds_batches = _holds_batches(segment, position)
     first = next(valid_batches(segment, -1), None) if position == 0 else None
-    is_stale = first is not None and first[1].partition_leader_epoch < scanned.last_epoch  # it was cut off, which a power cut has undone
-    overlaps = position == 0 and (is_stale or scanned.last_offset >= segment.base_offset)  # or the segment before it reaches into it
+    is_stale = first is not None and first[1].partition_leader_epoch < scanned.last_epoch  # truncated, which a power cut has undone
+    overlaps = position == 0 and (is_stale or scanned.last_offset >= segment.base_offset)  # or the previous segment overlaps it
     is_whole = overlaps or (holds_batches and position == 0)
     dropped = segments.remove_from(index if is_whole else index + 1)
     folder = set_aside(directory, dropped, disk) if dropped else None
@@ -312,7 +312,7 @@ def _end_at_tear(segments: LogSegments, index: int, scanned: _ScannedSegment, co
         if holds_batches:
             folder = keep_tail(segment, position, folder, disk)
         segment.finish_rebuild(position)
-    elif not overlaps:  # its offsets were given out: the next record does not get one of them again
+    elif not overlaps:  # its offsets were assigned already and must not be assigned again
         segments.add(LogSegment.create(directory, segment.base_offset, config, now_ms, disk))
     logger.warning(
         "%s is torn at byte %d: the log ends at offset %d, without the %d bytes behind that and %d later segments%s",
@@ -322,8 +322,8 @@ def _end_at_tear(segments: LogSegments, index: int, scanned: _ScannedSegment, co
 
 
 def _holds_batches(segment: LogSegment, position: int) -> bool:
-    """Whether a valid batch is at `position`, where its offset alone is wrong, or behind the invalid one that is there. A batch that
-    was half written, or the zeros that a power cut leaves, are not worth keeping."""
+    """Whether a valid batch is at `position`, with only its offset wrong, or behind the invalid one there. A partly written batch, or
+    zeros from a power cut, are not worth keeping."""
     if segment.size_bytes - position < HEADER_SIZE:
         return False
     length = int.from_bytes(segment.read_batch(position + LENGTH_POSITION, 4))
@@ -344,9 +344,9 @@ def _refuse_old_format(segment: LogSegment, position: int) -> None:
 
 
 def _refill_windows(segments: LogSegments, producers: ProducerStateManager, end_offset: int) -> None:
-    """Give each producer its last five batches back, from the headers of at most REFILL_BYTES before `end_offset`.
+    """Restore each producer's last five batches, from the headers of at most REFILL_BYTES before `end_offset`.
 
-    It goes backwards in growing steps and stops as soon as nobody misses anything: usually after the first."""
+    It goes backwards in growing steps and stops when all windows are complete: usually after the first step."""
     oldest = next(_headers_before(segments, end_offset, REFILL_BYTES), None)
     step_bytes = REFILL_STEP_BYTES
     while oldest is not None and any(_misses_batches(entry, oldest.base_offset) for entry in producers.producers.values()):

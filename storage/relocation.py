@@ -1,7 +1,7 @@
-"""A log's directory gets another name while the log is open: a copy takes the place of what it was made from.
+"""Renames a log's directory while the log is open, when a copy replaces its source.
 
-The segments' paths, 10 µs each, are made before the rename, which is then one call of the disk and some assignments. Owner: who moves
-the log, on the loop; nothing of the log is being flushed meanwhile.
+The segments' new paths, 10 µs each, are built before the rename, which is then one call of the disk and some assignments. Owner: the code
+that moves the log, on the loop. No flush of the log may be running.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ class Relocation:
         self._paths: dict[LogSegment, SegmentPaths] = {}
 
     def prepare(self) -> None:
-        """Make the paths of the segments that are there now."""
+        """Build the new paths of the present segments."""
         self._paths = {segment: self._paths_of(segment) for segment in self.log.segments}
 
     def apply(self) -> None:
-        """Rename. StorageError when the disk refuses: nothing has changed then. A power cut may undo it until the log's next flush."""
+        """Rename the directory. StorageError when the disk fails: nothing has changed then. Until the log's next flush a power cut may
+        undo it."""
         log = self.log
         for segment in log.segments:
             if not segment.is_active:

@@ -1,7 +1,7 @@
-"""Which old segments go (UnifiedLog.deleteOldSegments), and the files that wait for their deletion delay.
+"""Decides which old segments are deleted (UnifiedLog.deleteOldSegments), and keeps the files that wait for their deletion delay.
 
-Pure decisions over LogSegments, plus the queue of renamed files. A segment goes from the front only, and only below the high
-watermark, so that the log start offset can never pass it. Owner: Log.
+Pure decisions over LogSegments, plus the queue of renamed files. Segments are deleted only from the front and only below the high
+watermark, so the log start offset can never pass that. Owner: Log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.segment import LogSegment
 
 
 class PendingDeletion(NamedTuple):
-    """Files that were renamed to `.deleted` and go at `due_ms`: readers may still hold slices, backup tools still read them."""
+    """Files renamed to `.deleted`, to be deleted at `due_ms`: readers may still hold slices, and backup tools may still read them."""
 
     due_ms: int
     paths: tuple[Path, ...]
@@ -26,7 +26,7 @@ class PendingDeletion(NamedTuple):
 def count_deletable(
     segments: LogSegments, config: LogConfig, *, log_start_offset: int, log_end_offset: int, high_watermark: int, now_ms: int
 ) -> int:
-    """How many segments to delete from the front.
+    """Returns how many segments to delete from the front.
 
     Case A: the log start offset has passed a segment: always. Case B: more bytes than retention.bytes remain without it.
     Case C: its youngest record is older than retention.ms. B and C only where cleanup.policy has `delete`."""
@@ -74,7 +74,7 @@ class DelayedDeletions:
         self.add_paths(marked, due_ms)
 
     def add_paths(self, marked: list[Path], due_ms: int) -> None:
-        """Files that were renamed already."""
+        """Add files that are renamed already."""
         if marked:
             self._pending.append(PendingDeletion(due_ms, tuple(marked)))
 
@@ -84,7 +84,7 @@ class DelayedDeletions:
         return bool(self._pending)
 
     def note_renamed(self, directory: Path) -> None:
-        """The log's directory has another name."""
+        """Set the directory's new name."""
         self._pending = [PendingDeletion(due_ms, tuple(directory / path.name for path in paths)) for due_ms, paths in self._pending]
 
     def take_due(self, now_ms: int) -> list[PendingDeletion]:

@@ -1,7 +1,7 @@
-"""The three indexes of one segment, what is counted to feed them, and the segment's largest timestamp, which the time index ends with.
+"""The three indexes of one segment, and its largest timestamp, which is the last entry of the time index.
 
-They are a cache of the batches: what is missing or wrong is built anew from the batches' headers. Owner: LogSegment, which says when
-they are loaded; recovery and the cleaner write through it. Errors come out as OSError, StorageError or CorruptIndexError.
+They are a cache of the batches: missing or wrong ones are rebuilt from the batches' headers. Owner: LogSegment, which decides when they are
+loaded; recovery and the cleaner write through it. Errors come out as OSError, StorageError or CorruptIndexError.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.transaction_index import TransactionIndex
 
 
 class SegmentIndexes:
-    """See the module's docstring. `max_timestamp` is None in a closed segment that was not asked for it yet."""
+    """See the module's docstring. `max_timestamp` is None in a closed segment until it is first needed."""
 
     __slots__ = (
         "_bytes_since_entry",
@@ -43,7 +43,7 @@ class SegmentIndexes:
 
     @property
     def paths(self) -> tuple[Path, Path, Path]:
-        """Of the offset index, the time index and the transaction index."""
+        """The paths of the offset index, the time index and the transaction index."""
         return self.offset_index.path, self.time_index.path, self.transaction_index.path
 
     def note_renamed(self, paths: tuple[Path, Path, Path]) -> None:
@@ -58,7 +58,7 @@ class SegmentIndexes:
         self.max_timestamp = NO_TIMESTAMP
 
     def note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Account for a batch that is in the file: largest timestamp, index entries."""
+        """Record a written batch: largest timestamp, index entries."""
         if self.max_timestamp is None or max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.offset_of_max_timestamp = last_offset
@@ -88,21 +88,21 @@ class SegmentIndexes:
     # -- rebuilding ------------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Forget the entries of the offset and the time index: `note_batch` for each batch and `finish_rebuild` follow."""
+        """Drop the entries of the offset and the time index: `note_batch` for each batch and `finish_rebuild` follow."""
         self.offset_index.reset()
         self.time_index.reset()
         self.max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
         self._bytes_since_entry = 0
 
     def finish_rebuild(self) -> None:
-        """Every batch was noted: write the indexes out."""
+        """Write the indexes out, after `note_batch` for every batch."""
         self.close_time_index()
         self.write_out()
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def load(self, log_size_bytes: int, *, is_active: bool) -> None:
-        """Load both from their files. CorruptIndexError when they are missing or cannot be right. After a ColdRead nothing is loaded."""
+        """Load both from their files. CorruptIndexError when they are missing or invalid. After a ColdRead nothing is loaded."""
         try:
             self.offset_index.load(is_active=is_active)
             self.time_index.load(is_active=is_active)
@@ -114,13 +114,13 @@ class SegmentIndexes:
             raise
 
     def take_last_entry(self) -> TimeEntry:
-        """The largest timestamp is that of the time index's last entry, as closing a segment leaves it; returns the entry."""
+        """Set the largest timestamp from the time index's last entry, which closing a segment writes. Returns the entry."""
         entry = self.time_index.last_entry
         self.max_timestamp, self.offset_of_max_timestamp = entry
         return entry
 
     def note_timestamp(self, header: BatchHeader) -> None:
-        """Of a batch that may be behind the last entry of the time index."""
+        """Update the largest timestamp by a batch that may be behind the last entry of the time index."""
         assert self.max_timestamp is not None
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset

@@ -1,8 +1,8 @@
-"""What recovery takes out of a log without destroying it: files renamed into a folder inside the partition's directory.
+"""Keeps data that recovery removes from a log: its files are moved to a folder inside the partition's directory.
 
-`<partition>/set-aside.<n>/` keeps the files under their own names, so that kafka-dump-log reads them, and moving them back undoes
-it. Nobody takes the folder for a part of the log: LogLoader looks at plain files only, and so does this broker. It stays until the
-operator removes it or the partition is deleted. Owner: recovery, before the log is in use.
+`<partition>/set-aside.<n>/` keeps the files under their own names, so that kafka-dump-log reads them, and moving them back undoes it. The
+folder is not taken for a part of the log: LogLoader, like this broker, reads only plain files. It stays until the operator removes it or
+the partition is deleted. Owner: recovery, before the log is in use.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ COPY_BYTES = 4 * 1024 * 1024
 
 
 def set_aside(directory: Path, segments: Sequence[LogSegment], disk: Disk = SYSTEM_DISK) -> Path:
-    """Move the segments' files out of the log, durably; returns the folder that they are in. StorageError when the disk fails.
+    """Move the segments' files out of the log, durably. Returns their folder. StorageError when the disk fails.
 
-    The last segment goes first: killed in between, the log still ends where it did, and the next recovery moves the rest."""
+    The last segment goes first: after a kill in between, the log is still contiguous, and the next recovery moves the rest."""
     folder = _make_folder(directory, disk)
     for segment in reversed(segments):
         paths = segment.paths()
@@ -40,10 +40,10 @@ def set_aside(directory: Path, segments: Sequence[LogSegment], disk: Disk = SYST
 
 
 def keep_tail(segment: LogSegment, position: int, folder: Path | None, disk: Disk = SYSTEM_DISK) -> Path | None:
-    """Copy what the segment holds from `position` on, which is about to be cut off; returns the folder that it is in.
+    """Copy the segment's data from `position` on, which is about to be truncated. Returns the folder of the copy.
 
-    A copy, for the batches before it stay where they are. It is no condition for a start: on a full disk the tail is lost, as it
-    always is with Kafka."""
+    It is a copy because the batches before it stay. A failure does not prevent the start: on a full disk the tail is lost, as it always
+    is with Kafka."""
     try:
         folder = folder or _make_folder(segment.log_path.parent, disk)
         path = folder / f"{segment.log_path.name}.from-{position}"

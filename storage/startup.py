@@ -1,12 +1,13 @@
-"""What a start makes of the partitions' directories: logs, copies of moves that a stop interrupted, strays, leftovers.
+"""Sorts the partitions' directories at a start: logs, copies of interrupted moves, strays and leftovers.
 
-All directories are opened one by one, then the moves are looked at, for which both logs of a partition must be open:
-- Case A: a copy whose partition the metadata have in the copy's directory, and that ends no earlier than the current log: it takes its
-  place. The controller had been told, and the swap did not come, or a power cut has undone its rename.
-- Case B: any other copy is kept: the move goes on. Kafka promotes a copy that lacks records too, if the metadata say so.
-- Case C: two directories with the partition's own name, one of them the metadata's: a kill came after the swap, before the replaced log
-  had left. The one that ends later stays, if they end alike the metadata's. Kafka stops and asks the operator.
-Used by LogManager.open alone. Source: kafka.log.LogManager.loadLog, recoverAbandonedFutureLogs.
+First all directories are opened. Then the interrupted moves are settled, for which both logs of a partition must be open:
+- Case A: the metadata has the partition in the copy's directory, and the copy ends at the current log's end or later: it replaces the log.
+The controller was told, but the swap did not happen, or a power cut has undone its rename.
+- Case B: any other copy is kept, and the move continues. Kafka promotes even a copy that lacks records, if the metadata says so.
+- Case C: two directories have the partition's own name, and one of them is that of the metadata: a kill came after the swap and before the
+replaced log was removed. The one that ends later stays; if they end at the same offset, that of the metadata. Kafka stops and asks the
+operator. Used by LogManager.open alone.
+Source: kafka.log.LogManager.loadLog, recoverAbandonedFutureLogs.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ DirectoryIdOf = Callable[[str, int], bytes | None]
 
 
 class Startup:
-    """See the module's docstring. Without `topic_id_of` and `directory_id_of`, the cluster's views, nothing is stray or known to be
-    anywhere. Fills `logs`, `futures` and `deleted`."""
+    """See the module's docstring. Without `topic_id_of` and `directory_id_of`, the views of the metadata, nothing is stray and no
+    directory is known. Fills `logs`, `futures` and `deleted`."""
 
     def __init__(
         self,
@@ -69,10 +70,10 @@ class Startup:
         self._topic_id_of = topic_id_of
         self._directory_id_of = directory_id_of
         self._now_ms = now_ms
-        self._twins: dict[str, list[Log]] = {}  # by the second log directory that has one
+        self._twins: dict[str, list[Log]] = {}  # duplicate logs by the second log directory
 
     def open_directory(self, directory: LogDirectory) -> None:
-        """Open what is in there. StorageError when its disk fails, or when it has a partition that another directory has."""
+        """Open the directory's logs. StorageError when its disk fails, or when another directory has one of its partitions."""
         directory.begin()
         listing = directory.list()
         departures, orphans = self._find_departures(directory, listing)
@@ -99,8 +100,8 @@ class Startup:
         for twin in self._twins.pop(str(directory.path), ()):
             key = twin.topic, twin.partition
             other = self._logs.get(key)
-            if other is None:  # its directory has failed meanwhile
-                twin.abandon()  # which of them has more is not known
+            if other is None:  # its directory has failed
+                twin.abandon()  # which of them has more records is not known
                 continue
             is_named = self._known_directory(key) == _id_of(directory)
             stays, goes = (twin, other) if has_all_of(twin, other) and (is_named or not has_all_of(other, twin)) else (other, twin)
@@ -110,13 +111,13 @@ class Startup:
 
     def promote_futures(self, directory: LogDirectory, *, is_whole: bool) -> None:
         """Case A, for the copies in `directory`. With `is_whole`, every log directory is online: a partition without a current log has
-        lost it. StorageError when a disk fails."""
+        lost it then. StorageError when a disk fails."""
         for future in self._futures.futures():
             key = future.topic, future.partition
             current = self._logs.get(key)
             if future.log_dir != str(directory.path):
                 continue
-            if current is not None and current.log_dir == future.log_dir:  # somebody has moved the partition by hand
+            if current is not None and current.log_dir == future.log_dir:  # an operator has moved the partition by hand
                 for work in self._futures.remove(*key):
                     work.run()
             elif self._known_directory(key) != _id_of(directory):
@@ -132,7 +133,7 @@ class Startup:
                     work.run()
 
     def _find_departures(self, directory: LogDirectory, listing: DirectoryListing) -> tuple[list[Departure], set[LogKey]]:
-        """What leaves the directory at once, and entries of the checkpoints that nothing stands for."""
+        """Returns directories to rename at once, and checkpoint entries without a directory."""
         departures: list[Departure] = []
         stay: set[LogKey] = set()
         copied: set[LogKey] = {(log.topic, log.partition) for log in self._futures.futures()}
@@ -187,8 +188,8 @@ class Startup:
 
 
 def _lacks_what_is_named(log: Log, checkpoints: Checkpoints) -> bool:
-    """Whether a checkpoint names an offset beyond what the log has: were it to grow past that before the next checkpoint, and the power
-    to fail, the new records would count as durable, committed, clean or deleted."""
+    """Whether a checkpoint has an offset above the log's end. If the log grew past that before the next checkpoint, after a power cut
+    the new records would count as durable, committed, clean or deleted."""
     key = log.topic, log.partition
     return (
         checkpoints.recovery_points.get(key, 0) > log.recovery_point

@@ -1,8 +1,9 @@
-"""What a kill may leave of a deletion or of replacing segments, finished or undone before a log is opened (LogLoader's first passes).
+"""Finishes or undoes a deletion or a replacement of segments that a kill has interrupted, before a log is opened (LogLoader's first
+passes).
 
-`.deleted` files go. `.cleaned` files, of segments that were being made or only partly renamed, go with the `.swap` files beside them:
-the old segments stand. `.swap` files without them are whole: they take the place of what is left of the old segments. Killed in here,
-the next start does the rest. See LocalLog.replace_segments.
+`.deleted` files are deleted. `.cleaned` files belong to segments that were being written or are only partly renamed: they are deleted with
+the `.swap` files of the same replacement, and the old segments stay. `.swap` files without `.cleaned` files are complete: they replace the
+rest of the old segments. After a kill in here the next start continues. See LocalLog.replace_segments.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _SWAPPED_LOG = LOG_SUFFIX + SWAP_SUFFIX
 
 
 def remove_leftovers(directory: Path, disk: Disk = SYSTEM_DISK) -> None:
-    """Finish or undo what was begun. OSError or StorageError when the disk fails."""
+    """Finish or undo interrupted work. OSError or StorageError when the disk fails."""
     cleaned: list[Path] = []
     swaps: list[Path] = []
     for name in sorted(entry.name for entry in disk.scan(directory)):
@@ -30,8 +31,8 @@ def remove_leftovers(directory: Path, disk: Disk = SYSTEM_DISK) -> None:
         elif name.endswith(SWAP_SUFFIX):
             swaps.append(directory / name)
     if cleaned:
-        # They became .swap files from the last to the first: what is above a .cleaned file is of the same, unfinished replacement
-        # (KAFKA-6264). The .cleaned files go last, for they say so.
+        # They became .swap files from the last to the first, so those above a .cleaned file are of the same unfinished replacement
+        # (KAFKA-6264). The .cleaned files are deleted last, because they are the sign of it.
         first_cleaned_offset = min(_offset_of(path) for path in cleaned)
         unfinished = [path for path in swaps if _offset_of(path) >= first_cleaned_offset]
         for path in (*unfinished, *cleaned):
@@ -42,7 +43,7 @@ def remove_leftovers(directory: Path, disk: Disk = SYSTEM_DISK) -> None:
 
 
 def _complete(directory: Path, swaps: list[Path], disk: Disk) -> None:
-    """Replace the segments that the swapped ones were made from, which may still be there."""
+    """Replace the source segments of the swapped ones, which may still exist."""
     logs = [path for path in swaps if path.name.endswith(_SWAPPED_LOG)]
     first_offset = min((_offset_of(path) for path in logs), default=0)
     end_offset = max((_end_offset_of(path, disk) for path in logs), default=0)
@@ -51,7 +52,7 @@ def _complete(directory: Path, swaps: list[Path], disk: Disk) -> None:
             offset = find_offset(name, suffix)
             if offset is not None and first_offset <= offset < end_offset:
                 disk.unlink(directory / name)
-    # The .log files first: an index that has its name already would be taken for one of the old segments' by the next start.
+    # The .log files first: the next start would take an index with its final name for one of an old segment.
     for path in (*logs, *(path for path in swaps if path not in logs)):
         disk.replace(path, path.with_name(path.name.removesuffix(SWAP_SUFFIX)))
 

@@ -1,4 +1,4 @@
-"""The last batch that a leader appended, in memory until its followers have it: each of them reads it at once.
+"""TailCache: the last batch that a leader appended, in memory until its followers have read it.
 
 Owned by the Log of a partition that has followers. A batch that is longer than TAIL_SIZE_MAX is read from its file.
 """
@@ -19,15 +19,15 @@ class TailCache:
         self._records: bytes | None = None
 
     def note(self, base_offset: int, records: memoryview | bytes | bytearray) -> None:
-        """This batch was written; none is after it."""
+        """Keep this batch, the last one written."""
         self._offset = base_offset
         self._records = bytes(records) if len(records) <= TAIL_SIZE_MAX else None
 
     def find(self, start_offset: int, max_bytes: int) -> bytes | None:
-        """The batch, if a read of `max_bytes` from `start_offset` has all of it."""
+        """Returns the batch if a read of `max_bytes` from `start_offset` contains all of it."""
         records = self._records
         return records if records is not None and start_offset == self._offset and len(records) <= max_bytes else None
 
     def forget(self) -> None:
-        """The followers have it, or it is in the log no more."""
+        """Drop the batch: the followers have it, or it has left the log."""
         self._records = None

@@ -23,7 +23,7 @@ class TimestampOffset(NamedTuple):
 def find_offset_by_timestamp(segments: LogSegments, timestamp: int, *, start_offset: int, end_offset: int) -> TimestampOffset | None:
     """The first record in [start_offset, end_offset) with this timestamp or a later one.
 
-    As in Kafka only the first segment that is young enough is searched."""
+    As in Kafka, only the first segment with a late enough timestamp is searched."""
     for segment in segments:
         is_young_enough = segment.largest_timestamp() >= timestamp
         segments.note_read(segment)
@@ -35,7 +35,7 @@ def find_offset_by_timestamp(segments: LogSegments, timestamp: int, *, start_off
 
 
 def find_max_timestamp(segments: LogSegments) -> TimestampOffset | None:
-    """The first record that has the log's largest timestamp, which is -1 where none has one; None in an empty log."""
+    """Returns the first record with the log's largest timestamp, which is -1 if no record has one; None for an empty log."""
     best, best_entry = None, None
     for segment in segments:
         entry = segment.largest_timestamp_entry()

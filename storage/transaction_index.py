@@ -33,13 +33,13 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionSearch(NamedTuple):
-    """What one segment's index knows of a range; when not complete, the next segment's index must be searched too."""
+    """The result of searching one segment's index. If it is not complete, the next segment's index must be searched too."""
 
     aborted: list[AbortedTransaction]
     is_complete: bool
 
 
-NOTHING_FOUND = TransactionSearch([], is_complete=False)  # shared: nobody adds to a search's list
+NOTHING_FOUND = TransactionSearch([], is_complete=False)  # shared: a search's list is never changed
 
 
 class TransactionIndex:
@@ -48,13 +48,13 @@ class TransactionIndex:
     __slots__ = ("_descriptor", "_disk", "_is_absent", "_last_offset", "path", "start_offset")
 
     def __init__(self, path: Path, start_offset: int, disk: Disk = SYSTEM_DISK) -> None:
-        """`start_offset` is the segment's base offset. Nothing is opened or made before the first append."""
+        """`start_offset` is the segment's base offset. No file is opened or created before the first append."""
         self.path = path
         self.start_offset = start_offset
         self._disk = disk
         self._descriptor: int | None = None
         self._last_offset: int | None = None
-        self._is_absent = False  # there is no file, as far as is known; only `append` makes one
+        self._is_absent = False  # the file is known to be missing; only `append` creates one
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Adds an entry, whose last offset is above those before it; StorageError when the disk refuses."""
@@ -110,7 +110,7 @@ class TransactionIndex:
             self._last_offset = entries[keep - 1].last_offset if keep else None
 
     def reset(self) -> None:
-        """Drops every entry, before recovery writes them anew."""
+        """Drops every entry, before recovery writes them again."""
         if self._disk.exists(self.path):
             with storage_errors("truncate", self.path):
                 self._disk.truncate(self.path, 0)

@@ -1,13 +1,13 @@
-"""What a leader checks before it appends a batch, and what it writes into it (LogValidator, UnifiedLog.analyzeAndValidateRecords).
+"""A leader's checks of a batch before its append, and its changes of the batch (LogValidator, UnifiedLog.analyzeAndValidateRecords).
 
-Two steps, so that the log can look for a duplicate between them: `check_batch` reads and judges and changes nothing;
-`assign_offsets` patches the batch in place, or rebuilds it where the topic wants another compression. The caller owns the buffer
-and does not use it for anything else until the append has returned.
+Two steps, so that the log can look for a duplicate between them: `check_batch` checks the batch and changes nothing; `assign_offsets`
+patches the batch in place, or rebuilds it if the topic has another compression. The caller owns the buffer and does not use it for anything
+else until the append has returned.
 
-In the common case only the batch's header, its CRC and the first bytes of an LZ4 frame are read: frames with dependent blocks come from
-clients that are honest, but no Java consumer would get past them. The records are walked when a rule is about each of them: the
-topic is compacted (keys), its compression.type differs from the batch's, or its record validation is `full`. What only a walk
-finds (offset deltas, a false largest timestamp, malformed records under a valid CRC) is otherwise accepted.
+In the common case only the batch's header, its CRC and the first bytes of an LZ4 frame are read: some clients send frames with dependent
+blocks, which no Java consumer can read. The records are walked if a rule concerns each of them: the topic is compacted (keys), its
+compression.type differs from the batch's, or its record validation is `full`. What only a walk finds (offset deltas, a false largest
+timestamp, malformed records under a valid CRC) is otherwise accepted.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _TARGET_CODECS = {"uncompressed": Compression.NONE} | {codec.name.lower(): codec
 
 
 class AppendOrigin(Enum):
-    """Who appends, which decides how much is checked."""
+    """The origin of an append, which decides what is checked."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -93,7 +93,7 @@ class RecordError(NamedTuple):
 
 
 class NotOneBatchError(KafkaError):
-    """Records that are refused before any log is asked, whose answer tells nothing of the log (ProduceRequest.validateRecords)."""
+    """Records refused before any log is involved, so the answer has no facts about the log (ProduceRequest.validateRecords)."""
 
 
 class RecordValidationError(KafkaError):
@@ -101,13 +101,13 @@ class RecordValidationError(KafkaError):
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[RecordError]) -> None:
         super().__init__(code, message)
-        self.args = (code, message, record_errors)  # what a copy is made from
+        self.args = (code, message, record_errors)  # for `copy`
         self.record_errors = record_errors
 
 
 class CheckedBatch(NamedTuple):
-    """A batch that may be appended: its header as it came, the largest timestamp it is to have, and what is appended where that is not
-    all that came: the batch made anew when the topic wants another compression, or without the bytes behind it."""
+    """A batch that may be appended: its received header, its new largest timestamp, and the bytes to append if they differ from the
+    received ones. They differ if the batch was rebuilt for another compression, or if other bytes follow it."""
 
     header: BatchHeader
     max_timestamp: int
@@ -115,9 +115,9 @@ class CheckedBatch(NamedTuple):
 
 
 class PreparedBatch:
-    """A batch that was checked ahead of its append, elsewhere, and what came of it: only loop time is saved, no rule is bent.
+    """A batch that the worker has checked before its append, with the outcome. That only saves loop time; the rules are the same.
 
-    It was judged by the topic's settings at that time; when they have changed since, it is checked again."""
+    It was checked by the topic's settings at that time. If they have changed since, it is checked again."""
 
     __slots__ = ("_config", "_outcome", "records")
 
@@ -130,11 +130,11 @@ class PreparedBatch:
         return len(self.records)
 
     def take(self, config: LogConfig, now_ms: int, zstd_allowed: bool) -> tuple[memoryview, CheckedBatch]:
-        """The batch, and what `check_batch` would return; raises what it would raise."""
+        """Returns the batch and the result of `check_batch`; raises as that does."""
         if config is not self._config and config != self._config:
             return self.records, check_batch(self.records, config, now_ms=now_ms, zstd_allowed=zstd_allowed)
         if isinstance(self._outcome, KafkaError):
-            raise copy(self._outcome)  # the traceback of a raised error leads back here
+            raise copy(self._outcome)  # the traceback of a raised error refers to this object
         return self.records, self._outcome
 
 
@@ -155,7 +155,7 @@ class ValidatedBatch(NamedTuple):
 
 
 def needs_long_check(records: memoryview, config: LogConfig) -> bool:
-    """Whether `check_batch` would have to decompress, compress or walk more than a loop may be kept from its other clients."""
+    """Whether `check_batch` would hold the loop for too long by decompressing, compressing or walking."""
     if config.is_judged_by_header:
         return False
     return len(records) > LONG_CHECK_BYTES or (len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK != 0)
@@ -219,7 +219,7 @@ def check_in_steps(
         _check_segment_size(size_bytes, config)
         return CheckedBatch(header, max(header.max_timestamp, NO_TIMESTAMP), None if is_alone else records)
     else:
-        # The header may be wrong about its records: Kafka believes them, and its answer names those out of the window.
+        # The header may be wrong about its records. Kafka uses the records' timestamps, and its answer names those out of the window.
         payload = _read_few_records(records, header)
     max_timestamp = yield from _check_records(header, payload, config, now_ms)
     if target is None:
@@ -259,8 +259,8 @@ def assign_offsets(
 
 
 def _check_usual_batch(records: memoryview, config: LogConfig, now_ms: int, zstd_allowed: bool) -> CheckedBatch | None:
-    """The batch if it is of the usual kind, so that every rule of `check_batch` holds. None if one might not hold: then the rules must be
-    checked one by one.
+    """Returns the batch if it is of the usual kind, for which every rule of `check_batch` holds; None if a rule might not hold and the
+    rules have to be checked one by one.
 
     All in one expression, because each call costs a produce 0.1 µs: 1.3 µs against 2.5.
     """
@@ -291,9 +291,10 @@ def _check_usual_batch(records: memoryview, config: LogConfig, now_ms: int, zstd
 
 
 def _read_only_header(records: memoryview, zstd_allowed: bool) -> BatchHeader:
-    """Returns the header of the one batch that `records` must begin with. Kafka cuts off what follows it, if that is no whole batch.
+    """Returns the header of the one batch that `records` must begin with. Kafka cuts off bytes that follow it, if they are not a whole
+    batch.
 
-    What it refuses, in which order: ProduceRequest.validateRecords and ByteBufferLogInputStream."""
+    The refusals and their order are those of ProduceRequest.validateRecords and ByteBufferLogInputStream."""
     size_bytes = _find_batch(records)
     if size_bytes is None:
         raise NotOneBatchError(ErrorCode.INVALID_RECORD, f"{len(records)} bytes are no whole record batch")
@@ -310,8 +311,7 @@ def _read_only_header(records: memoryview, zstd_allowed: bool) -> BatchHeader:
 
 
 def _find_batch(records: memoryview) -> int | None:
-    """The size of the batch at the beginning, None if it is not whole. KafkaError CORRUPT_MESSAGE for a length or a magic that no batch
-    has."""
+    """Returns the size of the first batch; None if it is not complete. KafkaError CORRUPT_MESSAGE for an impossible length or magic."""
     if len(records) < LOG_OVERHEAD:
         return None
     (length,) = _LENGTH.unpack_from(records)
@@ -348,14 +348,13 @@ def _check_client_header(header: BatchHeader) -> None:
 
 
 def _has_wrong_timestamp_type(header: BatchHeader, config: LogConfig) -> bool:
-    """Whether a producer's LogAppendTime is refused: where the topic has it too, or where it comes without a timestamp. Else it is
-    cleared."""
+    """Whether a producer's LogAppendTime is refused: if the topic has it too, or if it has no timestamp. Otherwise it is cleared."""
     is_stamped = bool(header.attributes & LOG_APPEND_TIME_FLAG)
     return is_stamped and (config.is_log_append_time or header.max_timestamp == NO_TIMESTAMP)
 
 
 def _find_stamp(header: BatchHeader) -> int | None:
-    """The timestamp of all records where the batch says LogAppendTime, whatever they say themselves."""
+    """Returns the timestamp of all records if the batch has LogAppendTime, which overrides theirs; else None."""
     return header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
 
 
@@ -366,7 +365,7 @@ def _wrong_timestamp_type(header: BatchHeader) -> RecordValidationError:
 
 
 def _is_header_in_window(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """Whether the header's largest timestamp and its base, the first record's, are ones that the topic accepts."""
+    """Whether the topic accepts the header's largest timestamp and its base timestamp, which is the first record's."""
     if config.is_log_append_time:
         return True
     oldest_ms = now_ms - config.message_timestamp_before_max_ms
@@ -394,7 +393,7 @@ def _read_records(records: memoryview, header: BatchHeader) -> Buffer:
 
 
 def _check_records(header: BatchHeader, payload: Buffer, config: LogConfig, now_ms: int) -> Generator[None, None, int]:
-    """Checks every record and returns the largest timestamp among them. A record that lacks its key is refused for that alone."""
+    """Checks every record and returns the largest timestamp among them. A record without its key gets only that error."""
     oldest_ms = now_ms - config.message_timestamp_before_max_ms
     newest_ms = now_ms + config.message_timestamp_after_max_ms
     is_create_time = not config.is_log_append_time
@@ -453,7 +452,7 @@ def _too_large(size_bytes: int, config: LogConfig) -> KafkaError:
 
 
 def _target_codec(header: BatchHeader, config: LogConfig) -> Compression | None:
-    """Returns the codec to compress the batch with anew, or None when it stays as it is."""
+    """Returns the codec for compressing the batch again; None if it stays as it is."""
     if config.compression_type == PRODUCER_COMPRESSION:
         return None
     target = _TARGET_CODECS[config.compression_type]
@@ -463,8 +462,8 @@ def _target_codec(header: BatchHeader, config: LogConfig) -> Compression | None:
 
 
 def _recompress(header: BatchHeader, payload: Buffer, config: LogConfig) -> bytearray:
-    """Returns the batch with the topic's compression. The records' own bytes stay as they are, so ids and sequences do too. Where a
-    producer says LogAppendTime, they get the batch's timestamp."""
+    """Returns the batch with the topic's compression. The records' own bytes stay as they are, so ids and sequences do too. With a
+    producer's LogAppendTime, they get the batch's timestamp."""
     stamped_at = _find_stamp(header)
     if stamped_at is not None:
         records = iterate_payload(header, payload)

@@ -1,4 +1,4 @@
-"""The collaborators that handlers are given, and what a handler is."""
+"""The services that handlers use, and the type of a handler."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def _kraft_version_0() -> int:
 
 
 class Services(NamedTuple):
-    """Everything a handler may call. Built once by client_server.py; each handler module's `build(services)` picks what it needs."""
+    """Everything that a handler may call. Built once by client_server.py; each handler module's `build(services)` takes the parts that
+    it needs."""
 
     config: ServerConfig
     node_id: int
@@ -68,7 +69,7 @@ class Services(NamedTuple):
 
 
 class ControllerServices(NamedTuple):
-    """Everything a handler of a controller listener may call. Controller listeners serve before the broker does, and without one."""
+    """Everything a handler of a controller listener may call. Controller listeners serve before the broker does, or without one."""
 
     clock: Clock
     metrics: Metrics

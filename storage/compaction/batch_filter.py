@@ -1,8 +1,8 @@
-"""What compaction leaves of one batch, byte for byte as Kafka writes it (MemoryRecords.filterTo with the Cleaner's RecordFilter).
+"""Filters one batch for compaction, with the same bytes as Kafka writes (MemoryRecords.filterTo with the Cleaner's RecordFilter).
 
-A record goes when a later one of its key is in the map, or when it is a tombstone whose delete horizon is over. The horizon stands in
-the batch: the first compaction that sees a tombstone sets it, in the place of the base timestamp. Offsets, sequences and the last
-offset of a batch never change. A batch without records goes, unless it is the last of an active producer or of the whole range.
+A record is removed if the map has a later one of its key, or if it is a tombstone past its delete horizon. The horizon is stored in the
+batch: the first compaction that sees a tombstone writes it in place of the base timestamp. Offsets, sequences and the last offset of a
+batch never change. A batch without records is removed, unless it is the last of an active producer or of the whole range.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class KeptBatch(NamedTuple):
 
 
 class BatchFilter:
-    """Judges the batches of a log in order. DecodeError for one that is malformed."""
+    """Filters the batches of a log in order. DecodeError for a malformed one."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class BatchFilter:
         self.keyless_records = 0
 
     def keep(self, batch: memoryview, header: BatchHeader) -> KeptBatch | None:
-        """What is left of the batch; None for nothing."""
+        """Returns the rest of the batch; None if nothing is left."""
         horizon_ms = _delete_horizon(header)
         if header.is_control:
             is_needless = self._transactions.drops_control_batch(header, read_control_type(batch, 0, header))
@@ -96,14 +96,14 @@ class BatchFilter:
         return _rebuilt(header, payload, spans, horizon_ms)
 
     def _find_superseded(self, header: BatchHeader) -> bytes | None:
-        """1 for each record of which it is known without a look at it that it goes, else 0; None where it has to be looked at."""
+        """Returns 1 for each record that is known to be superseded without reading it, else 0; None if the records have to be read."""
         is_dense = header.records_count == header.last_offset_delta + 1
         return self._superseded.flags(header.base_offset, header.next_offset) if is_dense and not header.is_control else None
 
     def _kept_spans(
         self, header: BatchHeader, payload: bytes, superseded: bytes | None, horizon_ms: int | None
     ) -> tuple[list[RecordSpan], bool]:
-        """The records that stay, and whether one of them is a tombstone."""
+        """Returns the records that stay, and whether one of them is a tombstone."""
         self.read_records += header.records_count
         if header.is_control:
             return list(iterate_spans(payload, header.records_count)), False
@@ -132,7 +132,8 @@ class BatchFilter:
         return kept, has_tombstone
 
     def _emptied(self, header: BatchHeader) -> KeptBatch | None:
-        """The batch without records, where it must stay: its sequence is its producer's last, or its last offset ends the range."""
+        """Returns the batch without records if it must stay: it has its producer's last sequence, or its last offset ends the range.
+        Else None."""
         if header.next_offset != self._end_offset and not self._is_last_of_producer(header):
             return None
         emptied = header._replace(attributes=header.attributes & _KEPT_FLAGS, base_timestamp=NO_TIMESTAMP, records_count=0)
@@ -154,7 +155,7 @@ def _delete_horizon(header: BatchHeader) -> int | None:
 
 
 def _rebuilt(header: BatchHeader, payload: bytes, spans: list[RecordSpan], horizon_ms: int | None) -> KeptBatch:
-    """The batch with these records alone. With a horizon, timestamps count from it."""
+    """Returns the batch with only these records. With a horizon, timestamps are relative to it."""
     append_time = header.max_timestamp if header.is_log_append_time else None
     old_base = header.base_timestamp
     first_timestamp = old_base + spans[0][3] if append_time is None else append_time

@@ -1,9 +1,9 @@
-"""Compacting one log (Kafka's Cleaner): a map of the keys of its dirty part, then every segment below the end written anew without
-the records that a later one of their key replaces.
+"""Compacting one log (Kafka's Cleaner): a map of the keys of its dirty part, then every segment below the end is rewritten without the
+records that a later one of their key supersedes.
 
-A generator that yields how many bytes it has read or written since the last time, 0 where it has only computed: whoever runs it limits
-the rate, serves others, or ends it. It reads closed segments and writes `.cleaned` files; those that it does not return it deletes.
-Nothing here touches a file that the broker writes to.
+`compact` is a generator that yields the number of bytes read or written since the last step, 0 after mere computing: its caller limits the
+rate, serves others, or ends it. It reads closed segments and writes `.cleaned` files, and deletes those that it does not return. It touches
+no file to which the broker writes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Steps = Generator[int, None, CompactionResult]
 
 
 def compact(plan: CompactionPlan) -> Steps:
-    """Carry the plan out. StorageError or OSError when the disk fails or a segment has left the log, DecodeError for a malformed batch."""
+    """Execute the plan. StorageError or OSError when the disk fails or a segment has left the log; DecodeError for a malformed batch."""
     _delete_leftovers(plan)
     aborted = _read_aborted_transactions(plan)
     offsets = OffsetMap(plan.map_limit_bytes)
@@ -66,7 +66,7 @@ def compact(plan: CompactionPlan) -> Steps:
         for group in group_segments(plan, sources):
             cleaned.append((yield from _clean_group(plan, group, batches, transactions)))
         sync_directory(plan.directory, disk=plan.disk)
-    except BaseException:  # also when it is ended from outside
+    except BaseException:  # also when the generator is closed
         for segment in cleaned:
             with suppress(StorageError):
                 _delete_cleaned(plan, segment.base_offset)
@@ -81,7 +81,7 @@ def compact(plan: CompactionPlan) -> Steps:
 
 
 def group_segments(plan: CompactionPlan, segments: Sequence[SourceSegment]) -> list[list[SourceSegment]]:
-    """Runs of segments that fit one together, by the sizes of their files and by their offsets, so that segments do not shrink for ever."""
+    """Returns runs of segments whose files and offsets fit into one segment, so that segments do not become ever smaller."""
     groups: list[list[SourceSegment]] = []
     sizes = [0, 0, 0]
     limits = plan.config.segment_bytes, plan.config.segment_index_bytes, plan.config.segment_index_bytes
@@ -99,7 +99,7 @@ def group_segments(plan: CompactionPlan, segments: Sequence[SourceSegment]) -> l
 
 
 def _superseded_offsets(plan: CompactionPlan) -> SupersededOffsets:
-    """Of the dirty part; of nothing where they would take too much of the memory that keys may have."""
+    """Returns an object for the dirty part, or an empty one if it would take too much of the map's memory."""
     size_bytes = (plan.end_offset - plan.first_dirty_offset) // 8
     end_offset = plan.end_offset if size_bytes <= plan.map_limit_bytes * SUPERSEDED_SHARE else plan.first_dirty_offset
     return SupersededOffsets(plan.first_dirty_offset, end_offset)
@@ -108,7 +108,7 @@ def _superseded_offsets(plan: CompactionPlan) -> SupersededOffsets:
 def _fill_map(
     plan: CompactionPlan, offsets: OffsetMap, superseded: SupersededOffsets, aborted: list[AbortedTransaction]
 ) -> Generator[int, None, int]:
-    """Put the dirty part's keys into the map, until it is full; returns how many bytes were read."""
+    """Put the dirty part's keys into the map until it is full. Returns the number of bytes read."""
     start = plan.first_dirty_offset
     transactions = TransactionTracker(each for each in aborted if each.last_offset >= start)
     read_bytes = 0
@@ -135,7 +135,7 @@ def _fill_map(
                         _put_keys(offsets, superseded, batch, header)
                     offsets.latest_offset = header.last_offset
                     yield 0
-        offsets.latest_offset = end_offset - 1  # batches may be missing at the segment's end
+        offsets.latest_offset = end_offset - 1  # the segment may lack batches at its end
     return read_bytes
 
 
@@ -146,14 +146,14 @@ def _put_keys(offsets: OffsetMap, superseded: SupersededOffsets, batch: memoryvi
         superseded.note(offsets.put_all(cast("list[bytes]", found), range(base_offset, base_offset + len(found))))
         return
     if deltas is not None and header.records_count == header.last_offset_delta + 1:
-        superseded.give_up()  # the second pass takes the records of such a batch to lie in the order of their offsets
+        superseded.give_up()  # the second pass expects the records in the order of their offsets
     keyed = [(key, base_offset + delta) for delta, key in zip(deltas or range(len(found)), found, strict=True) if key is not None]
     keyed = [each for each in keyed if each[1] >= start]
     superseded.note(offsets.put_all([key for key, _ in keyed], [offset for _, offset in keyed]))
 
 
 def _count_new_keys(offsets: OffsetMap, batch: memoryview, header: BatchHeader, start: int) -> int:
-    """How many keys of the batch are not in the map yet. Asked only where it may have no room for them."""
+    """Returns how many keys of the batch are not in the map yet. Called only if the map may have no room for them."""
     found, deltas = list_keys(read_payload(batch, 0, header), header.records_count)
     first_delta = start - header.base_offset
     keys = {key for delta, key in zip(deltas or range(len(found)), found, strict=True) if key is not None and delta >= first_delta}
@@ -163,7 +163,7 @@ def _count_new_keys(offsets: OffsetMap, batch: memoryview, header: BatchHeader, 
 def _clean_group(
     plan: CompactionPlan, group: list[SourceSegment], batches: BatchFilter, transactions: TransactionTracker
 ) -> Generator[int, None, CleanedSegment]:
-    """Write what is left of these segments into one."""
+    """Write the remaining records of these segments into one segment."""
     base_offset = group[0].base_offset
     segment = LogSegment.create(plan.directory, base_offset, plan.config, plan.now_ms, plan.disk, CLEANED_SUFFIX)
     transactions.keep_aborted = segment.indexes.transaction_index.append
@@ -176,7 +176,7 @@ def _clean_group(
         segment.become_inactive()
         segment.flush()
         modified_s = plan.disk.stat(plan.directory / offset_file_name(group[-1].base_offset, LOG_SUFFIX)).st_mtime
-        plan.disk.utime(segment.log_path, (modified_s, modified_s))  # retention asks for it where records have no timestamps
+        plan.disk.utime(segment.log_path, (modified_s, modified_s))  # retention uses it for records without timestamps
         segment.unload()
     except BaseException:
         segment.delete()
@@ -204,7 +204,7 @@ def _clean_chunk(chunk: memoryview, segment: LogSegment, batches: BatchFilter) -
 
 
 def _read_chunks(plan: CompactionPlan, segment: SourceSegment) -> Generator[memoryview, None, None]:
-    """The segment in pieces of whole batches, of `read_bytes` or of one larger batch."""
+    """Yields the segment in pieces of whole batches, of `read_bytes` or of one larger batch."""
     disk = plan.disk
     fd = disk.open(plan.directory / offset_file_name(segment.base_offset, LOG_SUFFIX), os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -262,13 +262,13 @@ def _batches(chunk: memoryview) -> Iterator[tuple[memoryview, BatchHeader]]:
 
 
 def _check_crc(batch: memoryview, header: BatchHeader) -> None:
-    """Kafka does not look. But a batch that is written anew gets a new checksum, and its damage would not be seen again."""
+    """Kafka does not check it. But a rewritten batch gets a new checksum, which would hide its damage."""
     if crc32c(batch[CRC_START:]) != header.crc:
         raise DecodeError(f"the batch at offset {header.base_offset} does not match its checksum")
 
 
 def _read_aborted_transactions(plan: CompactionPlan) -> list[AbortedTransaction]:
-    """Those that began below the end, once each."""
+    """Returns the aborted transactions that began below the end, each once."""
     aborted: list[AbortedTransaction] = []
     for base_offset in (*(segment.base_offset for segment in plan.segments), *plan.later_segments):
         path = plan.directory / offset_file_name(base_offset, TRANSACTION_INDEX_SUFFIX)
@@ -283,7 +283,7 @@ def _index_bytes(plan: CompactionPlan, segment: SourceSegment, suffix: str) -> i
 
 
 def _delete_leftovers(plan: CompactionPlan) -> None:
-    """Delete what a compaction left that was killed. Beside a `.cleaned` file a start takes every `.swap` file above it for unfinished."""
+    """Delete the files of a killed compaction. A start takes every `.swap` file above a `.cleaned` file for unfinished."""
     for name, _ in plan.disk.scan(plan.directory):
         if name.endswith(CLEANED_SUFFIX):
             delete_if_exists(plan.directory / name, plan.disk)

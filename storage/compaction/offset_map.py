@@ -1,9 +1,9 @@
 """OffsetMap: the latest offset of each key in the dirty part of a log, in bounded memory (SkimpyOffsetMap).
 
-Kafka's is an open-addressing table of MD5 sums with 24 bytes an entry. This one takes 25, in buckets of 32 keys of 16 bytes and of a tag
-each, one byte of the key's hash: the tags of a bucket lie side by side, so that one `find` in C looks through all of them. A key of up to
-15 bytes stands there as itself, filled up with zeros and its size; a longer one as its digest of 15 bytes and a mark. The table begins
-small, with what a dict held before: a dict takes six times the memory, and less of each look's time, so the first keys are in one.
+Kafka's is an open-addressing table of MD5 sums with 24 bytes an entry. This one takes 25. A bucket has 32 keys of 16 bytes, and for each a
+tag, one byte of the key's hash. The tags of a bucket are adjacent, so one `find` in C searches all of them. A key of up to 15 bytes is
+stored as itself, padded with zeros and with its size; a longer one as a digest of 15 bytes and a mark. The first keys are in a dict, which
+is faster but takes six times the memory. When that is too large, they move to a small table, which grows.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ KEY_BYTES = 16
 OFFSET_BYTES = 8
 BUCKET_KEYS = 32
 BUCKET_BYTES = BUCKET_KEYS * (KEY_BYTES + OFFSET_BYTES + 1) + 1  # with a tag for each key, and the count of its keys
-TAG_SHIFT = 48  # which bits of a key's hash are its tag: others than those that decide its bucket
-LOAD_MAX = 0.9  # of the table's places: beyond, many buckets overflow into the next one
+TAG_SHIFT = 48  # the bits of a key's hash that are its tag; others decide its bucket
+LOAD_MAX = 0.9  # of the table's places: above it, many buckets overflow into the next one
 GROWTH = 4  # of the table, up to the largest that the limit allows
-KEYS_PER_STEP = 512  # moved to a larger table before others may be served
+KEYS_PER_STEP = 512  # moved to a larger table in one step
 BUCKETS_PER_STEP = KEYS_PER_STEP // BUCKET_KEYS
-FEW_SHARE = 1 / 8  # of the limit, which the dict may take
+FEW_SHARE = 1 / 8  # the dict's share of the limit
 FEW_BYTES = 160  # of a key in it: the entry, the bytes object, the int
 NOT_FOUND = -1
 
@@ -36,7 +36,7 @@ class OffsetMap:
 
     def __init__(self, limit_bytes: float) -> None:
         buckets_max = int(limit_bytes / LOAD_MAX) // BUCKET_BYTES
-        self._largest = max(buckets_max * GROWTH // (GROWTH + 1), 1)  # the table before is there while keys move to it
+        self._largest = max(buckets_max * GROWTH // (GROWTH + 1), 1)  # the smaller table exists while its keys move
         self._few_max = int(limit_bytes * FEW_SHARE) // FEW_BYTES
         self._few: dict[bytes, int] | None = {}
         self._size = self._buckets = 0  # of the table
@@ -48,18 +48,18 @@ class OffsetMap:
 
     @property
     def share(self) -> float:
-        """How full it is, 1.0 at its limit."""
+        """The fill level; 1.0 at the limit."""
         return min(len(self) / _room(self._largest), 1.0)
 
     def has_room(self, count: int) -> bool:
-        """Whether that many more keys may be put now."""
+        """Whether there is room for `count` more keys now."""
         if self._few is None:
             return self._size + count <= _room(self._buckets)
         return len(self._few) + count <= self._few_max
 
     def grow(self, count: int) -> Generator[int, None, bool]:
-        """Make room for `count` more keys, yielding 0 where others may be served. False if the limit does not let it; an empty map always
-        grows, or a batch of more keys than fit would never be compacted."""
+        """Make room for `count` more keys, in steps that yield 0. Returns False if the limit forbids it. An empty map always grows:
+        otherwise a batch of more keys would never be compacted."""
         needed = int((len(self) + count) / LOAD_MAX) // BUCKET_KEYS + 1
         buckets = self._largest
         if needed > buckets:
@@ -80,8 +80,8 @@ class OffsetMap:
         return True
 
     def put_all(self, keys: Sequence[bytes], offsets: Sequence[int]) -> list[int]:
-        """Keys and the offsets of their records, which ascend. There must be room for them. Returns of each key its offset before, or
-        NOT_FOUND."""
+        """Put keys with the offsets of their records, which ascend. There must be room for them. Returns the previous offset of each
+        key, or NOT_FOUND."""
         few = self._few
         if few is None:
             return self._put_entries([_entry(key) for key in keys], offsets)
@@ -93,7 +93,7 @@ class OffsetMap:
         return before
 
     def find(self, key: bytes) -> int:
-        """The latest offset of the key, NOT_FOUND when the dirty part has none."""
+        """Returns the latest offset of the key; NOT_FOUND if the dirty part has none."""
         few = self._few
         if few is not None:
             return few.get(key if len(key) < KEY_BYTES else _digest(key), NOT_FOUND)
@@ -113,7 +113,7 @@ class OffsetMap:
             bucket = (bucket + 1) % self._buckets
 
     def _put_entries(self, entries: Iterable[bytes], offsets: Iterable[int]) -> list[int]:
-        """`put_all` with a table. The look is written out here, as in `find`: a call would take as long as what it does."""
+        """`put_all` with a table. The search is inlined here, as in `find`: a call would double its time."""
         keys, tags, counts, latest, buckets = self._keys, self._tags, self._counts, self._offsets, self._buckets
         before = []
         for entry, offset in zip(entries, offsets, strict=True):
@@ -141,7 +141,7 @@ class OffsetMap:
         return before
 
     def _move_to(self, buckets: int) -> Generator[int, None, None]:
-        """Put all keys of the table into one of so many buckets."""
+        """Move all keys of the table to a table of `buckets` buckets."""
         keys, offsets, counts = self._keys, self._offsets, self._counts
         self._allocate(buckets)
         for bucket, filled in enumerate(counts):

@@ -1,7 +1,7 @@
-"""What is asked of a compaction and what comes of it: values that travel between the broker and the process that compacts.
+"""The arguments and results of a compaction: values that are sent between the broker and the process that compacts.
 
-A plan names closed segments of one log. Whoever carries it out reads these and writes `.cleaned` files, nothing else; the broker puts
-them into the log, if the log still has the segments that they were made from.
+A plan names closed segments of one log. The compacting process only reads these and writes `.cleaned` files. The broker puts the new files
+into the log if the log still has the segments of which they were made.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ class SourceSegment(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """What must stay of an active producer: its last batch, by its last offset, or where all is gone, its last marker."""
+    """The batch of an active producer that must stay: its last one, by its last offset; or its last marker, if it has no batch any more."""
 
     last_data_offset: int | None
     producer_epoch: int
 
 
 class CompactionPlan(NamedTuple):
-    """All closed segments below `end_offset`, a segment's base offset, up to which the log may be cleaned. `first_dirty_offset`: below
-    it each key was there once, after the last compaction. `later_segments`: the base offsets of the rest, whose transaction indexes may
-    name a transaction that began before. `truncations_count`: of the log, when the plan was made."""
+    """The closed segments below `end_offset`, a segment's base offset, up to which the log may be cleaned. Below `first_dirty_offset`
+    each key occurs once since the last compaction. `later_segments` are the base offsets of the other segments, whose transaction
+    indexes may have a transaction that began earlier. `truncations_count` is the log's count when the plan was made."""
 
     directory: Path
     config: LogConfig
@@ -47,7 +47,7 @@ class CompactionPlan(NamedTuple):
 
 
 class CleanedSegment(NamedTuple):
-    """A segment that stands as `.cleaned` files, durable, and the base offsets of those that it was made from."""
+    """A new segment in durable `.cleaned` files, and the base offsets of the segments that it replaces."""
 
     base_offset: int
     size_bytes: int
@@ -67,7 +67,7 @@ class CompactionStats(NamedTuple):
 
 
 class CompactionResult(NamedTuple):
-    """`clean_end_offset`: below it, each key is there once."""
+    """Below `clean_end_offset` each key occurs once."""
 
     cleaned: tuple[CleanedSegment, ...]
     clean_end_offset: int

@@ -1,7 +1,7 @@
-"""Which part of a log may be compacted, how dirty it is, and the plan of its compaction (LogCleanerManager, LogToClean).
+"""Determines the part of a log that may be compacted, its dirty ratio, and the plan of the compaction (LogCleanerManager, LogToClean).
 
-Decisions over a Log and its segments, on the loop. They read what segments have in memory; with min.compaction.lag.ms or
-max.compaction.lag.ms also a timestamp of each dirty segment.
+These decisions run on the loop. They read only segments' facts in memory; with min.compaction.lag.ms or max.compaction.lag.ms also a
+timestamp of each dirty segment.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ logger = logging.getLogger("barnabas.storage")
 
 
 class CleanableLog(NamedTuple):
-    """A log that has something to be compacted or not: [first_dirty_offset, end_offset) is dirty and may be compacted, `end_offset` is a
-    segment's base offset. `overdue_ms`: for how long max.compaction.lag.ms is over."""
+    """The compactable part of a log: [first_dirty_offset, end_offset) is dirty and may be compacted; it may be empty. `end_offset` is a
+    segment's base offset. `overdue_ms` is the time since max.compaction.lag.ms was exceeded."""
 
     log: Log
     first_dirty_offset: int
@@ -44,10 +44,10 @@ class CleanableLog(NamedTuple):
 
 
 def find_cleanable(log: Log, now_ms: int) -> CleanableLog:
-    """What of the log may be compacted. OSError or StorageError when a timestamp cannot be read.
+    """Returns the part of the log that may be compacted. OSError or StorageError when a timestamp cannot be read.
 
-    Only what is durable supersedes: a power cut would take the newer record of a key when the older one is gone already. Closed segments
-    are made durable when the log rolls, so this is rarely less than Kafka cleans, which does not look."""
+    Only durable records supersede others: otherwise a power cut could take the newer record of a key after the older one was removed.
+    Closed segments are made durable when the log rolls, so this is rarely less than Kafka cleans, which does not check this."""
     first_dirty = _first_dirty_offset(log)
     uncleanable = min(log.last_stable_offset, log.segments.active.base_offset, log.durable_end_offset)
     dirty = [segment for segment in log.segments.from_index(log.segments.floor_index(first_dirty)) if not segment.is_active]
@@ -88,15 +88,15 @@ def make_plan(cleanable: CleanableLog, *, now_ms: int, map_limit_bytes: float, r
 
 
 def swap_in(log: Log, plan: CompactionPlan, cleaned: CleanedSegment, now_ms: int) -> bool:
-    """Put a segment that stands as `.cleaned` files into the log. False, and its files are gone, if the log is not any more as it was
-    when the plan was made: truncated, moved, or without some of the old segments. StorageError when the disk fails."""
+    """Put a segment in `.cleaned` files into the log. If the log has changed since the plan was made (it was truncated, moved, or lacks
+    some of the old segments), the files are deleted and False is returned. StorageError when the disk fails."""
     new = LogSegment.open(
         plan.directory, cleaned.base_offset, plan.config, plan.now_ms, size_bytes=cleaned.size_bytes, disk=plan.disk, suffix=CLEANED_SUFFIX
     )
     old = [segment for segment in log.segments if segment.base_offset in cleaned.replaced]
     is_as_it_was = (
         log.directory == plan.directory
-        and _file_size(new, plan.disk) == cleaned.size_bytes  # whoever made it may have had to take it back
+        and _file_size(new, plan.disk) == cleaned.size_bytes  # the compacting process may have withdrawn it
         and log.truncations_count == plan.truncations_count
         and [segment.base_offset for segment in old] == list(cleaned.replaced)
     )
@@ -113,7 +113,7 @@ def _file_size(segment: LogSegment, disk: Disk) -> int | None:
 
 
 def _first_dirty_offset(log: Log) -> int:
-    """Where the clean part ends. A checkpoint that cannot be right counts for nothing."""
+    """Returns the end of the clean part. An impossible checkpoint is ignored."""
     clean_end = log.clean_end_offset
     if clean_end is None:
         return log.log_start_offset

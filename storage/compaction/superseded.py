@@ -1,6 +1,6 @@
-"""Which records of the dirty part have a later one of their key, a bit for each offset: what filling the map finds out on the way.
+"""The records of the dirty part that a later one of their key supersedes, as a bit for each offset. Filling the map finds them.
 
-The second pass then needs neither the map nor, where a whole batch is superseded, its records.
+With it the second pass does not need the map for these records, nor read the records of a batch that is superseded as a whole.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ _FLAGS = tuple(bytes(byte >> place & 1 for place in range(8)) for byte in range(
 
 
 class SupersededOffsets:
-    """Offsets in [first_offset, end_offset). `bits` is for loops over records: that of an offset is `offset - first_offset` from its
-    start, the lowest of each byte first. Without a range nothing is known."""
+    """Offsets in [first_offset, end_offset). `bits` is for loops over records: the bit of an offset is number `offset - first_offset`,
+    with the lowest bit of each byte first. With an empty range nothing is known."""
 
     __slots__ = ("bits", "first_offset", "is_kept")
 
@@ -22,11 +22,11 @@ class SupersededOffsets:
         self.bits = bytearray((end_offset - first_offset >> 3) + 1)
 
     def give_up(self) -> None:
-        """Know of nothing: there is a batch whose records do not lie in the order of their offsets."""
+        """Drop everything, because a batch has records that are not in the order of their offsets."""
         self.is_kept = False
 
     def note(self, offsets: Iterable[int]) -> None:
-        """These are superseded; one below the range, as NOT_FOUND is, counts for nothing."""
+        """Mark these as superseded; offsets below the range, like NOT_FOUND, are ignored."""
         if not self.is_kept:
             return
         bits, start = self.bits, self.first_offset

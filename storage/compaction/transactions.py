@@ -1,7 +1,7 @@
-"""Which transactional batches compaction drops, and which ends of transactions it may forget (CleanedTransactionMetadata).
+"""Decides which transactional batches and which transaction markers compaction drops (CleanedTransactionMetadata).
 
-Fed with the batches of a log in order. Records of aborted transactions go at once. A marker stays until all batches of its transaction
-are gone, and then as long as a tombstone.
+It gets the batches of a log in order. Records of aborted transactions are dropped at once. A marker stays until all batches of its
+transaction are gone, and then as long as a tombstone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TransactionTracker:
         """Called with each aborted transaction that the index of the segment that is being written must name."""
 
     def drops_batch(self, header: BatchHeader) -> bool:
-        """A batch of records is read: whether it was aborted."""
+        """Called for each batch of records: whether its transaction was aborted."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -40,7 +40,7 @@ class TransactionTracker:
         return False
 
     def drops_control_batch(self, header: BatchHeader, control_type: ControlRecordType | None) -> bool:
-        """A control batch is read, of no type if it was emptied: whether nothing needs it any more."""
+        """Called for each control batch, with the type None if its record was removed: whether it is not needed any more."""
         self._begin_up_to(header.last_offset)
         producer_id = header.producer_id
         if control_type is None:

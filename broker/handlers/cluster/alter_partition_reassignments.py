@@ -1,12 +1,12 @@
 """AlterPartitionReassignments (key 45). Serves v0–v1.
 
 Behaviour:
-- The replicas of each partition move to the brokers that are given; with null a move that goes on is cancelled. Each partition is
-  answered on its own, once its move has begun: ListPartitionReassignments tells when it has ended.
-- UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT (no broker, one twice or one that is not registered; or a cancellation would
-  need an unclean election), NO_REASSIGNMENT_IN_PROGRESS.
-- v1: a move that changes the number of replicas is refused with INVALID_REPLICATION_FACTOR unless allow_replication_factor_change,
-  which v0 takes for granted (KIP-860). Kafka serves v1 since 4.1.
+- The replicas of each partition move to the given brokers; null cancels an ongoing move. Each partition is answered separately, when its
+move has begun; ListPartitionReassignments shows when it has ended.
+- UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT (no broker, one twice or one that is not registered; or a cancellation would need
+an unclean election), NO_REASSIGNMENT_IN_PROGRESS.
+- v1: a move that changes the number of replicas is refused with INVALID_REPLICATION_FACTOR unless allow_replication_factor_change, which v0
+takes for granted (KIP-860). Kafka serves v1 since 4.1.
 - More than 10,000 partitions: POLICY_VIOLATION.
 
 Not done: the request's timeout. Kafka appends the records of all partitions together, this in steps.

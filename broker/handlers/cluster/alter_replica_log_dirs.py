@@ -1,18 +1,18 @@
 """AlterReplicaLogDirs (key 34). Serves v1–v2.
 
 Behaviour:
-- Each replica of this broker that is named begins to move to the log directory of that path, or stays if it is there, which ends a move
-  elsewhere. The answer does not wait: DescribeLogDirs shows the copy until it takes over.
-- A partition that is not here is REPLICA_NOT_AVAILABLE, or UNKNOWN_TOPIC_OR_PARTITION, and will be made in that directory once it comes.
+- Each named replica of this broker begins to move to the log directory of that path. If it is there already, it stays, and a move to
+another directory ends. The answer does not wait for the move: DescribeLogDirs shows the copy until it takes over.
+- A partition without a replica here is REPLICA_NOT_AVAILABLE, or UNKNOWN_TOPIC_OR_PARTITION. It will be created in that directory when this
+broker gets a replica.
 - INVALID_REPLICA_ASSIGNMENT for a log directory that is cordoned, also where the replica is in it (KIP-1066).
 - LOG_DIR_NOT_FOUND for a path that is none of this broker's log directories; KAFKA_STORAGE_ERROR for one that is offline, for a replica
-  that is, and for every move to begin while any log directory is; INVALID_TOPIC_EXCEPTION if the copy's directory would have too long a
-  name.
-- A partition that is named twice goes where it is named last.
+that is, and for every move to begin while any log directory is; INVALID_TOPIC_EXCEPTION if the copy's directory would have too long a name.
+- If a partition is named twice, the last directory counts.
 
 Version notes: v2 is flexible.
 
-Not done: nothing of it; authorization is not here yet.
+Not done: authorisation.
 
 Source: kafka.server.ReplicaManager.alterReplicaLogDirs (KIP-113).
 """
@@ -65,7 +65,7 @@ def error_response(request: AlterReplicaLogDirsRequest, error: KafkaError) -> An
 
 
 def _wanted(request: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], str]:
-    """The directory that each partition is to be in; where it is named twice the last one counts."""
+    """Returns the requested directory of each partition; if it is named twice, the last one."""
     return {(topic.name, index): directory.path for directory in request.dirs for topic in directory.topics for index in topic.partitions}
 
 

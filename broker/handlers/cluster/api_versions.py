@@ -1,14 +1,13 @@
 """ApiVersions (key 18). Serves v0–v4.
 
 Behaviour:
-- Tells the versions of every API that this kind of listener serves, with the floors that old clients look for (Produce and JoinGroup
-  from 0).
-- What is forwarded to the active controller is told at the versions that both speak; what the controller does not serve is left out.
+- Lists the versions of every API that this kind of listener serves. Produce and JoinGroup are listed from 0, which old clients look for.
+- A forwarded API is listed with the versions that broker and active controller both support, and left out if the controller does not serve
+it.
 - An unknown version is answered by dispatch in the layout of v0: UNSUPPORTED_VERSION and the versions of ApiVersions itself.
-- Remembers the client's software of the connection, once it is known to be a name.
-- Tells the features that are here, with the levels that are finalized, as of the end of the committed metadata. A feature that is not
-  here is not told, also where another node finalized it: without `transaction.version` clients use transactions of the first kind, and no
-  share or streams groups.
+- Records the client's software name and version for the connection, if they are valid.
+- Lists the supported features with their finalized levels, as of the end of the committed metadata. An unsupported feature is not listed,
+even if another node has finalized it: without `transaction.version` clients use transactions of version 1, and no share or streams groups.
 
 Version notes: v3 the client's software; a name or version that is not made of letters, digits, dots and dashes is INVALID_REQUEST
 (librdkafka then asks with v0). v4 features whose minimum is 0.
@@ -40,7 +39,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def build(services: Services) -> Handler:
-    # Kafka tells of these only where a plug-in receives what clients push; here it is the endpoint for metrics.
+    # Kafka lists these only if a plug-in receives clients' metrics; here it is the metrics endpoint.
     untold = TELEMETRY_KEYS if services.config.metrics_address is None else frozenset[int]()
     return build_for(ListenerKind.CLIENT, services.metadata, services.kraft_version, services.controller_versions, untold)
 
@@ -52,14 +51,14 @@ def build_for(
     controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = lambda: None,
     untold: frozenset[int] = frozenset(),
 ) -> Handler:
-    """The handler for one kind of listeners. `controller_versions()` is what the active controller speaks, None while requests are not
-    forwarded or nothing is known of it. `untold` are keys of APIs that clients should not use."""
+    """Returns the handler for one kind of listeners. `controller_versions()` returns the versions of the active controller; None if
+    requests are not forwarded or the versions are unknown. `untold` are keys of APIs that are not listed."""
     api_keys = [
         ApiVersion(api_key=api.key, min_version=api.advertised_min_version, max_version=api.max_version)
         for api in sorted(apis_of(kind).values(), key=lambda api: api.key)
         if api.key not in untold
     ]
-    # Built once: nobody changes what is in a response.
+    # Built once: the contents of a response are not changed.
     supported = [SupportedFeatureKey(name=name, min_version=low, max_version=high) for name, (low, high) in SUPPORTED.items()]
     old_supported = [each for each in supported if each.min_version > 0]
 
@@ -81,7 +80,7 @@ def build_for(
 
 
 def _finalized(metadata: MetadataCache, kraft_version: int) -> list[FinalizedFeatureKey]:
-    """Level 0 is never told. The range of a level was given up; its ends are the level."""
+    """Level 0 is never listed. A finalized feature has a single level, so both ends of its range are that level."""
     levels = {**metadata.state.features, KRAFT_VERSION_FEATURE: kraft_version}
     return [
         FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)

@@ -1,7 +1,6 @@
-"""CreateAcls (key 30): add rules of who may do what. Serves v1–v3.
+"""CreateAcls (key 30): add access rules. Serves v1–v3.
 
-Behaviour: SECURITY_DISABLED for each rule, for there is no authorizer. A request with the code for "unknown" closes the
-connection.
+Behaviour: SECURITY_DISABLED for each rule, because there is no authorizer. A request with the code for "unknown" closes the connection.
 
 Source: AclApis.handleCreateAcls.
 """

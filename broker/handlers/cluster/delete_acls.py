@@ -1,7 +1,6 @@
-"""DeleteAcls (key 31): remove rules of who may do what. Serves v1–v3.
+"""DeleteAcls (key 31): remove access rules. Serves v1–v3.
 
-Behaviour: SECURITY_DISABLED for each filter, for there is no authorizer. A request with the code for "unknown" closes the
-connection.
+Behaviour: SECURITY_DISABLED for each filter, because there is no authorizer. A request with the code for "unknown" closes the connection.
 
 Source: AclApis.handleDeleteAcls.
 """

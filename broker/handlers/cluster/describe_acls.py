@@ -1,6 +1,6 @@
-"""DescribeAcls (key 29): the rules of who may do what. Serves v1–v3.
+"""DescribeAcls (key 29): list access rules. Serves v1–v3.
 
-Behaviour: SECURITY_DISABLED, for there is no authorizer. A request with the code for "unknown" closes the connection.
+Behaviour: SECURITY_DISABLED, because there is no authorizer. A request with the code for "unknown" closes the connection.
 
 Source: AclApis.handleDescribeAcls.
 """

@@ -1,7 +1,7 @@
 """DescribeCluster (key 60). Serves v0–v2.
 
-Behaviour: the cluster's id, the controller, and the brokers that are alive, each with its address on the listener that the request
-came by. Authorized operations, when asked for, are all of them.
+Behaviour: the cluster's id, the controller, and the live brokers, each with its address on the listener by which the request came.
+Authorized operations, if requested, are all operations.
 
 Version notes: v1 asks for brokers or controllers; controllers are not described by a broker (MISMATCHED_ENDPOINT_TYPE). v2 fenced
 brokers too, when asked for.

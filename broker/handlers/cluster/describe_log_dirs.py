@@ -1,17 +1,18 @@
 """DescribeLogDirs (key 35). Serves v1–v5.
 
 Behaviour:
-- Every log directory of this broker, by its absolute path, in the order of log.dirs: the replicas in it that are asked for (null: all),
-  each with the bytes of its segments.
-- A replica that moves to another directory is in both: its copy is a future replica, whose lag is how far its end is behind.
-- The lag of a replica: how far its end is behind its high watermark, 0 but for a short time after a truncation; -1 while the replica is
-  not served.
+- Every log directory of this broker, by its absolute path, in the order of log.dirs, with the requested replicas in it (null: all), each
+with the bytes of its segments.
+- A replica that moves to another directory is listed in both. Its copy is a future replica; the lag of that is the distance of its end from
+the replica's.
+- The lag of a replica is the distance of its end from its high watermark: 0, except for a short time after a truncation; -1 while the
+replica is not served.
 - A directory that is offline is KAFKA_STORAGE_ERROR, without replicas.
 
 Version notes:
 - v3: an error code for the whole request.
-- v4: the bytes that the directory's volume has, and those that can still be written (KIP-827).
-- v5: whether the directory is cordoned (KIP-1066); not below metadata.version 4.3-IV0, where the cluster does not know of it.
+- v4: the total and the usable bytes of the directory's volume (KIP-827).
+- v5: whether the directory is cordoned (KIP-1066); not below metadata.version 4.3-IV0, which has no cordons.
 
 Source: kafka.server.ReplicaManager.describeLogDirs.
 """
@@ -63,7 +64,7 @@ def build(services: Services) -> Handler:
         spaces: dict[LogDirectory, VolumeSpace | StorageError] = {}
         if version >= VOLUMES_SINCE:
             spaces = yield from _off_the_loop(run_blocking, _read_spaces, log_manager.online_directories)
-        # The directories' states are read last: one may have failed meanwhile.
+        # Read the directories' states last: one may have failed meanwhile.
         results = [_result(directory, found.get(str(directory.path), {}), spaces.get(directory)) for directory in log_manager.directories]
         if knows_cordoned_directories(metadata.state.features):
             for directory, result in zip(log_manager.directories, results, strict=True):
@@ -134,7 +135,7 @@ def _result(directory: LogDirectory, topics: Topics, space: VolumeSpace | Storag
 
 
 def _read_spaces(directories: list[LogDirectory]) -> dict[LogDirectory, VolumeSpace | StorageError]:
-    """What each volume has, or why it is not known; may block."""
+    """Returns the space of each volume, or the error that hides it. May block."""
     spaces: dict[LogDirectory, VolumeSpace | StorageError] = {}
     for directory in directories:
         try:
@@ -145,7 +146,7 @@ def _read_spaces(directories: list[LogDirectory]) -> dict[LogDirectory, VolumeSp
 
 
 def _off_the_loop(run_blocking: RunBlocking | None, function: Callable[..., Any], *arguments: Any) -> Generator[Deferred, Any, Any]:
-    """What the function returns. A thread calls it, if there is one: a disk may hang for long."""
+    """Returns the function's result. A thread calls it, if there is a thread pool: a disk may hang for long."""
     if run_blocking is None:
         return function(*arguments)
     arrived = Deferred()

@@ -1,9 +1,9 @@
 """DescribeQuorum (key 55). Serves v0–v2.
 
-Behaviour: the leader of the metadata quorum answers: who votes, who observes, and how far each is (broker/handlers/controller/).
-A request for anything but the metadata log's one partition gets UNKNOWN_TOPIC_OR_PARTITION for each of its partitions, from any node.
+Behaviour: the leader of the metadata quorum answers with the voters and observers and the progress of each (broker/handlers/controller/). A
+request for anything but the metadata log's one partition gets UNKNOWN_TOPIC_OR_PARTITION for each of its partitions, from any node.
 
-Version notes: v1 when each replica fetched and was caught up. v2 directory ids, and where voters are reached.
+Version notes: v1 the times at which each replica fetched and was caught up. v2 directory ids, and the voters' endpoints.
 
 Source: KafkaApis.handleDescribeQuorumRequest.
 """
@@ -36,7 +36,7 @@ def build(services: Services) -> Handler:
 
 
 def asks_for_the_metadata_log(request: DescribeQuorumRequest) -> bool:
-    """For its one partition, and nothing else."""
+    """Whether the request names the metadata log's partition and nothing else."""
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return False
     return request.topics[0].topic_name == METADATA_TOPIC and request.topics[0].partitions[0].partition_index == 0

@@ -1,13 +1,14 @@
 """ElectLeaders (key 43). Serves v0–v2.
 
 Behaviour:
-- Elects each partition's preferred replica, or, with election type 1, a leader where there is none, if need be one that is not in sync.
+- Elects each partition's preferred replica, or, with election type 1, a leader for a partition without one, if necessary a replica that is
+not in sync.
 - Null topic_partitions means all partitions; those that need no election are then left out of the answer.
-- ELECTION_NOT_NEEDED: the preferred replica leads, or, for an unclean election, anybody. PREFERRED_LEADER_NOT_AVAILABLE: it is not alive,
-  or not in sync. ELIGIBLE_LEADERS_NOT_AVAILABLE: no replica is alive. UNKNOWN_TOPIC_OR_PARTITION.
+- ELECTION_NOT_NEEDED: the preferred replica leads, or, for an unclean election, any replica does. PREFERRED_LEADER_NOT_AVAILABLE: it is not
+alive, or not in sync. ELIGIBLE_LEADERS_NOT_AVAILABLE: no replica is alive. UNKNOWN_TOPIC_OR_PARTITION.
 - An unknown election type: INVALID_REQUEST. More than 10,000 partitions by name: POLICY_VIOLATION.
 
-Version notes: v1 election type (v0 elects preferred replicas), and an error for the whole request beside that of each partition.
+Version notes: v1 election type (v0 elects preferred replicas), and an error for the whole request besides that of each partition.
 
 Not done: the request's timeout.
 
@@ -41,7 +42,8 @@ def build(services: Services) -> Handler:
 async def answered(
     outcome: Awaitable[ElectLeadersResponse], context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse | Work:
-    """The answer, in turns if it is large. In v0 an error of the whole request stands at each partition: there is no other place."""
+    """Returns the answer, in turns if it is large. In v0, which has no field for it, an error of the whole request is set for each
+    partition."""
     try:
         response = await outcome
     except KafkaError as error:

@@ -1,10 +1,10 @@
-"""GetTelemetrySubscriptions (key 71): which metrics this client is to push. Serves v0.
+"""GetTelemetrySubscriptions (key 71): the metrics that this client shall push. Serves v0.
 
 Behaviour:
-- A client without an id is given one. The subscriptions whose criteria it meets are put together: all their metrics, the shortest interval;
-  without any, no metrics and five minutes.
+- A client without an id gets one. The subscriptions that match the client are merged: all their metrics, and the shortest interval. Without
+a match there are no metrics, and the interval is five minutes.
 - THROTTLING_QUOTA_EXCEEDED for a client that asks again before its interval is over, unless a subscription has changed.
-- Numbers are asked for as differences, as by Kafka.
+- Numbers are requested as deltas, as by Kafka.
 
 Source: ClientMetricsManager.processGetTelemetrySubscriptionRequest (KIP-714).
 """

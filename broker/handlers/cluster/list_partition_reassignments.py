@@ -1,7 +1,7 @@
 """ListPartitionReassignments (key 46). Serves v0.
 
-Behaviour: the moves of replicas that go on, of the partitions that are asked for or, with null, of all: each partition's replicas, and
-which of them are being added and are to be removed. Others, and what does not exist, are left out.
+Behaviour: the ongoing reassignments of the requested partitions or, with null, of all: each partition's replicas, those being added and
+those to be removed. Partitions without a reassignment, and unknown ones, are left out.
 
 Not done: the request's timeout.
 

@@ -1,7 +1,7 @@
 """UnregisterBroker (key 64). Serves v0.
 
-Behaviour: the cluster forgets a broker. It leads nothing any more and is in no ISR, but stays in the assignment of its partitions.
-BROKER_ID_NOT_REGISTERED where it is not known. A broker that is alive registers anew when it is started again.
+Behaviour: removes a broker's registration. The broker loses its leaderships and leaves the ISRs, but stays in the assignments of its
+partitions. BROKER_ID_NOT_REGISTERED if it is unknown.
 
 Source: ControllerApis.handleUnregisterBroker, ReplicationControlManager.unregisterBroker (KIP-631).
 """

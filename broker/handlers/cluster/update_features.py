@@ -1,7 +1,7 @@
 """UpdateFeatures (key 57). Serves v0–v2.
 
-Behaviour: the active controller finalizes levels of features, all that are asked for or none: each must be supported by every registered
-node. kraft.version goes up only; metadata.version goes down where no metadata would be lost.
+Behaviour: the active controller finalizes levels of features, all of the requested ones or none: every registered node must support them.
+kraft.version can only go up; metadata.version can go down if no metadata would be lost.
 
 Version notes: v1 the kind of the change, and validate_only. Until v1 each feature has a result; from v2 on there is one for all.
 

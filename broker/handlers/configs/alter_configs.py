@@ -1,7 +1,7 @@
-"""AlterConfigs (key 33): give resources these configs and no others. Serves v0–v2.
+"""AlterConfigs (key 33): replace all configs of resources. Serves v0–v2.
 
-Behaviour: as IncrementalAlterConfigs with SET for what is named and DELETE for what else is set; broker loggers are INVALID_REQUEST, for
-this API is older than they.
+Behaviour: as IncrementalAlterConfigs with SET for the named configs and DELETE for all others that are set. Broker loggers are
+INVALID_REQUEST: this API is older than they are.
 
 Version notes: v2 flexible.
 

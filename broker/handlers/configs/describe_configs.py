@@ -1,9 +1,9 @@
 """DescribeConfigs (key 32). Serves v1–v4.
 
 Behaviour:
-- Topics, brokers (this one; "" for what is set on all), groups and client metrics subscriptions (of any name): every config with its
-  value and where it comes from, or those asked for. Broker loggers (this broker's): their levels. No keys and null keys both mean all.
-  Synonyms only if asked for, the one that wins first. Sensitive values are null.
+- Topics, brokers (this one; "" for what is set on all), groups and client metrics subscriptions (of any name): every config, or the
+requested ones, with its value and the source of that. Broker loggers (this broker's): their levels. No keys and null keys both mean all.
+Synonyms only if requested; the one that wins comes first. Sensitive values are null.
 - A resource that is named twice is answered twice, as by Kafka. Resources that do not fit into an answer's size are POLICY_VIOLATION.
 - An unknown topic: UNKNOWN_TOPIC_OR_PARTITION; another broker's id: INVALID_REQUEST.
 
@@ -46,7 +46,7 @@ _KNOWN_RESOURCES = {RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RES
 
 
 class _Described(NamedTuple):
-    """What is answered for one resource; resources with the same configs share it."""
+    """The answer for one resource; resources with the same configs share it."""
 
     configs: list[DescribeConfigsResourceResult]
     size_bytes: int
@@ -102,7 +102,7 @@ class _Answers:
         self._described: dict[tuple[object, ...], _Described] = {}
 
     def describe(self, resource: DescribeConfigsResource) -> Generator[None, None, _Described]:
-        """Raises KafkaError: why the resource cannot be described, or that no more fits into the answer."""
+        """Returns the answer for a resource. Raises KafkaError if the resource cannot be described, or if no more fits into the answer."""
         subject = self._check(resource)
         keys = frozenset(resource.configuration_keys or ())
         identity = (*subject, keys)
@@ -113,7 +113,7 @@ class _Answers:
         return described
 
     def _check(self, resource: DescribeConfigsResource) -> tuple[object, ...]:
-        """What decides on the configs of the resource. Raises KafkaError when there are none to describe."""
+        """Returns a key that is equal for resources with the same configs. Raises KafkaError if there is nothing to describe."""
         name = resource.resource_name
         if resource.resource_type == RESOURCE_TOPIC:
             validate_name(name)

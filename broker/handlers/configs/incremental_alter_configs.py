@@ -1,12 +1,12 @@
 """IncrementalAlterConfigs (key 44). Serves v0–v1.
 
 Behaviour:
-- Each resource is altered whole or refused; the answer comes when the changes are durable and in effect.
+- Each resource is altered completely or refused. The answer is sent when the changes are durable and in effect.
 - Topics, groups, client metrics subscriptions: every config of Kafka's. Brokers (this one, or "" for all): as
-  broker/controller/broker_config_rules.py says; cordoned_log_dirs.py looks at cordoned.log.dirs of this one. Broker loggers (this one's)
-  are changed here and forgotten when the process ends.
+broker/controller/broker_config_rules.py says; cordoned_log_dirs.py looks at cordoned.log.dirs of this one. Broker loggers (this one's) are
+changed here and forgotten when the process ends.
 - SET, DELETE, and for lists APPEND and SUBTRACT (KIP-339).
-- A resource, or a key of one, that comes twice is refused with INVALID_REQUEST.
+- A duplicate resource, or a duplicate key of one, is refused with INVALID_REQUEST.
 
 Not done: alter.config.policy.class.name.
 
@@ -55,7 +55,7 @@ def build(services: Services) -> Handler:
 
 
 def handler(alter: Alter, with_loggers: AlterWithLoggers) -> Handler:
-    """One that gives requests to the controller by `alter`, and those with loggers in them to `with_loggers`."""
+    """Returns a handler that passes requests to the controller by `alter`, and those with loggers to `with_loggers`."""
 
     def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Awaitable[IncrementalAlterConfigsResponse]:
         if not any(resource.resource_type == RESOURCE_BROKER_LOGGER for resource in request.resources):

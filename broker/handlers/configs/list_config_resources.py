@@ -1,4 +1,4 @@
-"""ListConfigResources (key 74): names of what has configs. Serves v0–v1.
+"""ListConfigResources (key 74): names of resources with configs. Serves v0–v1.
 
 Behaviour:
 - Topics, brokers, their loggers, and the client metrics subscriptions and groups that configs are set on; of the types that are asked

@@ -1,4 +1,4 @@
-"""What IncrementalAlterConfigs changes of this process's loggers, which are in no metadata. A part of both handlers.
+"""The changes of this process's loggers by IncrementalAlterConfigs; they are not in the metadata. Used by both of its handlers.
 
 Source: ConfigAdminManager.preprocess, ControllerApis.handleIncrementalAlterConfigs, RuntimeLoggerManager (KIP-412).
 """
@@ -28,9 +28,10 @@ _OTHER_OPERATIONS = {2: "APPEND", 3: "SUBTRACT"}
 def changed_loggers(
     request: IncrementalAlterConfigsRequest, node_id: int, *, checks_form: bool = True
 ) -> list[AlterConfigsResourceResponse]:
-    """Change the loggers that the request names, each resource whole or not at all; the answers in the order of those resources.
+    """Change the loggers that the request names, each resource completely or not at all. Returns the answers in the order of these
+    resources.
 
-    On a controller listener nobody looks at the form: what comes twice is done twice."""
+    On a controller listener the form is not checked: a duplicate change is made twice."""
     resources = [resource for resource in request.resources if resource.resource_type == RESOURCE_BROKER_LOGGER]
     counts = Counter(resource.resource_name for resource in resources)
     answers = []

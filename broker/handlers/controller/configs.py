@@ -1,4 +1,4 @@
-"""DescribeConfigs and IncrementalAlterConfigs on controller listeners, where a controller's own configs and loggers are too (KIP-919).
+"""DescribeConfigs and IncrementalAlterConfigs on controller listeners, which include a controller's own configs and loggers (KIP-919).
 
 DescribeConfigs (key 32): as brokers answer it, for this node's id. A node that is a controller only describes its own configs and loggers.
 

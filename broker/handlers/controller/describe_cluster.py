@@ -1,7 +1,7 @@
 """DescribeCluster (key 60) on controller listeners. Serves v0–v2.
 
-Behaviour: the controllers that are registered, each with its address on the listener that the request came by, and which is active; -1
-while that one is not registered. Authorized operations, when asked for, are all of them.
+Behaviour: the registered controllers, each with its address on the listener by which the request came, and the id of the active one, -1
+while that is not registered. Authorized operations, if requested, are all operations.
 
 Version notes: v0 asks for brokers, which a controller does not describe: INVALID_REQUEST; from v1 on that is MISMATCHED_ENDPOINT_TYPE.
 

@@ -1,11 +1,11 @@
 """Envelope (key 58) on controller listeners. Serves v0.
 
 Behaviour:
-- A broker forwards what a client asks of the controller. The request inside is handled as if the client had sent it here, and its
-  response goes back inside the answer.
-- Who does not lead the metadata quorum answers NOT_CONTROLLER for the envelope, so that the broker asks again elsewhere.
-- A request that cannot be read, or of a version that is not served here: UNSUPPORTED_VERSION, upon which the broker closes its client's
-  connection. One that is none of the controller's: INVALID_REQUEST.
+- A broker forwards a client's request to the controller. The request inside is handled as if the client had sent it here, and its response
+is returned inside the answer.
+- A node that does not lead the metadata quorum answers the envelope with NOT_CONTROLLER, so that the broker asks another node.
+- A request that cannot be decoded, or of an unsupported version: UNSUPPORTED_VERSION, after which the broker closes its client's
+connection. A request that is not for controllers: INVALID_REQUEST.
 
 Source: ControllerApis.handleEnvelopeRequest, EnvelopeUtils, RequestChannel.Request.buildResponseSend (KIP-590).
 """
@@ -36,7 +36,7 @@ FAMILIES = {4: socket.AF_INET, 16: socket.AF_INET6}
 def build_envelope(services: ControllerServices) -> Handler:
     def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | Deferred:
         if not services.is_active():
-            raise KafkaError(ErrorCode.NOT_CONTROLLER)  # before anything that the active one, of another version, may take
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)  # before other errors: the active controller may support the request
         facts = _facts(context.connection, request)
         api, version = _wanted(request.request_data)
         try:
@@ -56,7 +56,7 @@ def build_envelope(services: ControllerServices) -> Handler:
 
 
 def _facts(envelope: ConnectionFacts, request: EnvelopeRequest) -> ConnectionFacts:
-    """Those of the client, as far as the envelope tells them."""
+    """Returns the facts of the client's connection that the envelope carries."""
     family = FAMILIES.get(len(request.client_host_address))
     if family is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The client's address in the envelope is none.")
@@ -94,7 +94,7 @@ def _unreadable() -> KafkaError:
 
 
 def _enclosed(api: Api, version: int, outcome: Any) -> EnvelopeResponse:
-    """The response's frame without its size, or what is to be said of the envelope when there is none."""
+    """Returns an envelope with the response's frame without its size, or with an error if there is no response."""
     if isinstance(outcome, DecodeError):
         raise _unreadable() from outcome
     if isinstance(outcome, CloseConnection):

@@ -1,4 +1,4 @@
-"""APIs of controller listeners that answer in the way of a client listener's handler: large answers are encoded in turns.
+"""APIs of controller listeners whose large answers are encoded in turns, like those of client listeners.
 
 Source: ControllerApis.
 """
@@ -52,7 +52,8 @@ def build_list_partition_reassignments(services: ControllerServices) -> Handler:
 
 
 def build_describe_quorum(services: ControllerServices) -> Handler:
-    """The leader tells who votes, who observes, and how far each is. The quorum's replica in this node answers (broker/quorum/)."""
+    """The leader answers with the voters and observers and the progress of each. The quorum's replica in this node answers
+    (broker/quorum/)."""
     from broker.handlers.cluster.describe_quorum import asks_for_the_metadata_log, refused
 
     def handle(context: RequestContext, request: DescribeQuorumRequest) -> Any:

@@ -1,7 +1,7 @@
-"""The APIs of controller listeners. Most are one call: of the metadata quorum's replica in this node, or of the controller.
+"""The APIs of controller listeners. Most handlers are a single call of the metadata quorum's replica in this node, or of the controller.
 
-What asks the controller is answered NOT_CONTROLLER where this node does not lead the metadata quorum, and else once the records are
-committed. A broker that forwards a request of a client (KIP-590) is answered as its client would be.
+Requests to the controller are answered with NOT_CONTROLLER if this node does not lead the metadata quorum; otherwise when their records are
+committed. A forwarded request (KIP-590) is answered as its client would be.
 
 Source: ControllerApis, KafkaRaftClient.
 """
@@ -27,24 +27,24 @@ QUORUM = frozenset(
         "fetch",  # a replica of the metadata log fetches from its leader; parked while there is nothing for it
         "fetch_snapshot",  # a replica that is far behind fetches a part of a snapshot (KIP-630)
         "vote",  # a vote or a pre-vote (KIP-996) for a candidate
-        "begin_quorum_epoch",  # a new leader makes itself known
+        "begin_quorum_epoch",  # a new leader announces itself
         "end_quorum_epoch",  # the leader resigns and names its successors
         "add_raft_voter",
         "remove_raft_voter",
-        "update_raft_voter",  # a voter tells the leader its addresses and its versions (KIP-853)
+        "update_raft_voter",  # a voter reports its addresses and its versions to the leader (KIP-853)
     )
 )
 """Answered by the quorum's replica in this node."""
 
 CONTROLLER: dict[str, Call] = {
-    # What brokers and controllers ask for themselves.
+    # Requests of brokers and controllers.
     "broker_registration": lambda controller, request, context: controller.register_broker(request, context),
     "broker_heartbeat": lambda controller, request, context: controller.broker_heartbeat(request, context),
     "controller_registration": lambda controller, request, context: controller.register_controller(request),  # KIP-919
     "alter_partition": lambda controller, request, context: controller.alter_partition(request),
     "assign_replicas_to_dirs": lambda controller, request, context: controller.assign_replicas_to_dirs(request),  # KIP-858
     "allocate_producer_ids": lambda controller, request, context: controller.allocate_producer_ids(request),
-    # What clients ask of brokers, which forward it.
+    # Requests of clients, which brokers forward.
     "create_partitions": lambda controller, request, context: controller.create_partitions(request, context),
     "delete_topics": lambda controller, request, context: controller.delete_topics(request, context.api_version, context),
     "alter_partition_reassignments": lambda controller, request, context: controller.alter_partition_reassignments(request, context),
@@ -87,7 +87,7 @@ WITH_THE_RESPONSE_OF_CLIENTS = frozenset(
 
 
 def build(services: ControllerServices, api: Api) -> tuple[Handler, ErrorResponse | None]:
-    """Returns the handler of an API and what makes a response of an error that concerns the whole request."""
+    """Returns the handler of an API, and the function that builds a response from an error of the whole request."""
     error_response = None
     if api.stem in WITH_THE_RESPONSE_OF_CLIENTS:
         error_response = import_module(f"broker.handlers.{api.family}.{api.stem}").error_response

@@ -3,8 +3,8 @@
 Serves v0–v1.
 
 Behaviour:
-- What is committed. A group of another type, and one that does not exist, is GROUP_ID_NOT_FOUND with a message: the Java client asks
-  DescribeGroups next.
+- The answer has the committed state. A group of another type, and an unknown one, is GROUP_ID_NOT_FOUND with a message; the Java client
+then tries DescribeGroups.
 - A group named twice is answered twice, as by Kafka. Groups that do not fit into an answer's size are POLICY_VIOLATION.
 - UNSUPPORTED_VERSION for each group while the protocol is not served (see ConsumerGroupHeartbeat).
 
@@ -73,7 +73,7 @@ def _failed(group_id: str, error: KafkaError) -> DescribedConsumerGroup:
 
 
 def _size_bytes(group: DescribedConsumerGroup) -> int:
-    """Roughly, what grows with the members."""
+    """Returns roughly the bytes that grow with the members."""
     size_bytes = MEMBER_BYTES * len(group.members)
     for member in group.members:
         size_bytes += sum(map(len, member.subscribed_topic_names))

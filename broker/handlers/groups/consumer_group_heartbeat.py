@@ -1,19 +1,19 @@
-"""ConsumerGroupHeartbeat (key 68): a member of a KIP-848 group joins, lives, is given partitions, and leaves.
+"""ConsumerGroupHeartbeat (key 68): a member of a KIP-848 group joins, stays alive, gets partitions, and leaves.
 
 Serves v0–v1.
 
 Behaviour:
-- Epoch 0 joins, -1 leaves, -2 is a static member that will be back. In between each heartbeat tells the member its epoch and, if it
-  changed, its assignment; what it must give up is no longer in it.
-- Answered once what the heartbeat changed is committed.
-- Epoch 0 makes a KIP-848 group of a classic one, with the members that it has, if these are consumers and
-  `group.consumer.migration.policy` allows; else GROUP_ID_NOT_FOUND.
-- Topics of a regular expression (RE2's syntax, for the whole name) are looked for after the answer: a later heartbeat brings their
-  partitions. INVALID_REGULAR_EXPRESSION for one that cannot be read, has more than 4,000 characters or would be slow.
+- Epoch 0 joins, -1 leaves, -2 is a static member that leaves temporarily. Other heartbeats are answered with the member's epoch and, if it
+has changed, its assignment, without the partitions that it must revoke.
+- Answered when the heartbeat's changes are committed.
+- Epoch 0 converts a classic group, with its members, to a KIP-848 group if the members are consumers and `group.consumer.migration.policy`
+allows it; else GROUP_ID_NOT_FOUND.
+- Topics of a regular expression (RE2's syntax, for the whole name) are resolved after the answer: a later heartbeat brings their
+partitions. INVALID_REGULAR_EXPRESSION for one that is invalid, has more than 4,000 characters or would be slow.
 - UNSUPPORTED_VERSION while group.version is finalized at 0, or `group.coordinator.rebalance.protocols` lacks `consumer`.
 
 Version notes:
-- v0: the coordinator makes a member id if there is none. v1: members make their own (KIP-1082); subscribed_topic_regex.
+- v0: the coordinator creates a member id if there is none. v1: members create their own (KIP-1082); subscribed_topic_regex.
 """
 
 from __future__ import annotations

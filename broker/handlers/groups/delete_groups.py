@@ -4,8 +4,8 @@ Serves v0–v2.
 
 Behaviour:
 - Answered when the tombstones are committed in `__consumer_offsets`. A group that is named twice is answered once.
-- NON_EMPTY_GROUP while it has members; GROUP_ID_NOT_FOUND; errors of the coordinator for each group alone.
-- The empty group id is one like any other, as in Kafka.
+- NON_EMPTY_GROUP while it has members; GROUP_ID_NOT_FOUND. Each group has its own error of the coordinator.
+- The empty group id is treated like any other, as in Kafka.
 
 Version notes: v2 flexible.
 

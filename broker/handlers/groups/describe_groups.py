@@ -3,15 +3,15 @@
 Serves v0–v6.
 
 Behaviour:
-- Metadata and protocol only of a stable group: before that nothing is chosen yet.
+- Only a stable group has metadata and a protocol: before, no protocol is chosen.
 - A group that does not exist is in state Dead.
 - A group named twice is answered twice, as by Kafka. Groups that do not fit into an answer's size are POLICY_VIOLATION.
 
 Version notes:
-- v3: authorized_operations when asked for; everything is allowed as long as there is no authorizer. v4: static members.
+- v3: authorized_operations, if requested: all operations, because there is no authorizer. v4: static members.
 - v6: a group that does not exist is GROUP_ID_NOT_FOUND as well, with a message (KIP-1043).
 
-Not done: groups of other types, which are told as not found; Kafka does so too.
+Not done: groups of other types. They are answered as not found, as by Kafka.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _failed(request: DescribeGroupsRequest, error: KafkaError) -> Generator[None
 
 
 def _describe(coordinator: GroupCoordinator, group_id: str, api_version: int) -> Generator[None, None, tuple[DescribedGroup, int]]:
-    """The answer for one group and how many bytes of it grow with its members."""
+    """Returns the answer for one group, and the number of its bytes that grow with the members."""
     try:
         group: GroupDescription | None = yield from coordinator.describe(group_id)
     except KafkaError as e:

@@ -1,10 +1,10 @@
-"""FindCoordinator (key 10): which broker coordinates a group.
+"""FindCoordinator (key 10): find the coordinator of a group.
 
 Serves v0–v6.
 
 Behaviour:
-- The leader of the group's partition of `__consumer_offsets`, at its address on the listener the client came by.
-- The topic is created when it is first needed; until it has a leader COORDINATOR_NOT_AVAILABLE, which clients retry.
+- The leader of the group's partition of `__consumer_offsets`, at its address on the client's listener.
+- The topic is created at its first use. Until the partition has a leader, the answer is COORDINATOR_NOT_AVAILABLE, which clients retry.
 
 Version notes:
 - v1: key types. v4: several keys, each with its own answer (KIP-699).

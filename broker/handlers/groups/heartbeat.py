@@ -1,12 +1,12 @@
-"""Heartbeat (key 12): a member that speaks the classic protocol is alive.
+"""Heartbeat (key 12): a member with the classic protocol reports that it is alive.
 
 Serves v0–v4.
 
 Behaviour:
-- Restarts the member's session timeout. REBALANCE_IN_PROGRESS tells it to join again; in the sync phase it is told nothing.
-- In a KIP-848 group REBALANCE_IN_PROGRESS also means that there are partitions to give up, or that some have become free.
-- Told when what the coordinator appended before is committed: it was computed on that.
-- While the coordinator loads, NONE: sending the member to rejoin would cost a rebalance for nothing.
+- Restarts the member's session timeout. REBALANCE_IN_PROGRESS makes it join again; in the sync phase the answer is NONE.
+- In a KIP-848 group REBALANCE_IN_PROGRESS also means that the member has to revoke partitions, or can get new ones.
+- Answered when everything that the coordinator appended before is committed: the answer depends on it.
+- While the coordinator loads, the answer is NONE: an error would make the member rejoin and cause a needless rebalance.
 
 Version notes:
 - v3: static members (KIP-345), FENCED_INSTANCE_ID.

@@ -4,9 +4,9 @@ Serves v0–v5.
 
 Behaviour:
 - Removes each member named, by member id, or a static one by instance id alone; the rest of the group rebalances.
-- A group that is empty afterwards stores that before the answer goes out.
-- In a KIP-848 group members of either protocol can be named. If only members that speak the classic protocol are left, the group
-  becomes a classic one, as `group.consumer.migration.policy` allows.
+- If the group is empty afterwards, that is stored before the answer is sent.
+- In a KIP-848 group members of either protocol can be named. If only members that speak the classic protocol are left, the group becomes a
+classic one, as `group.consumer.migration.policy` allows.
 
 Version notes:
 - v3: a batch of members, each with its own error (KIP-345); before it the one member's error is the response's.
@@ -46,7 +46,8 @@ def build(services: Services) -> Handler:
         return mapped(response, _without_batch) if isinstance(response, Deferred) else _without_batch(response)
 
     def _leave_in_turns(request: LeaveGroupRequest) -> Work:
-        """In batches, as if each were a request of its own: members that wait for a response get it at once, at 50 µs each."""
+        """Handle the members in batches, each like a request of its own: waiting members get their responses at once, which takes 50 µs
+        each."""
         replies: list[Deferred | LeaveGroupResponse] = []
         for start in range(0, len(request.members), ELEMENTS_AT_ONCE):
             batch = request.members[start : start + ELEMENTS_AT_ONCE]
@@ -61,7 +62,7 @@ def build(services: Services) -> Handler:
 
 
 def _joined(responses: list[LeaveGroupResponse]) -> LeaveGroupResponse:
-    """One response of several, in their order."""
+    """Merges responses into one, in their order."""
     return LeaveGroupResponse(
         error_code=next((response.error_code for response in responses if response.error_code), 0),
         members=[member for response in responses for member in response.members],

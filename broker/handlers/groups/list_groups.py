@@ -53,7 +53,7 @@ def build(services: Services) -> Handler:
 
 
 def _wanted(names: list[str], known: frozenset[str]) -> frozenset[str]:
-    """Those of the lower-case `known` names that the filter lets pass, letter case aside: all if it is empty."""
+    """Returns the lower-case `known` names that the filter contains, ignoring case; all if it is empty."""
     return known.intersection([name.strip().lower() for name in names]) if names else known
 
 

@@ -1,20 +1,20 @@
-"""OffsetCommit (key 8): keep a group's positions.
+"""OffsetCommit (key 8): commit a group's offsets.
 
 Serves v2–v10.
 
 Behaviour:
-- A member commits in its generation; without member and generation (-1) a simple consumer or a tool commits for a group that
-  has no members now. It counts as a heartbeat.
+- A member commits in its generation; without member and generation (-1) a simple consumer or a tool commits for a group without members. A
+member's commit counts as a heartbeat.
 - Answered when the offsets are committed in `__consumer_offsets`.
-- Nothing is said of a topic without partitions, unless it does not exist; as in Kafka.
-- Many partitions are committed in turns, PARTITIONS_PER_BATCH at a time, and may each have an error of their own. A request whose
-  records are more than one batch may hold is refused: UNKNOWN_SERVER_ERROR for each partition, as in Kafka, which writes one batch.
+- A topic without partitions in the request is not in the answer, unless it does not exist; as in Kafka.
+- Many partitions are committed in turns, PARTITIONS_PER_BATCH at a time, and may each have an error of their own. A request whose records
+exceed the size of one batch is refused: UNKNOWN_SERVER_ERROR for each partition, as in Kafka, which writes one batch.
 - Topics and partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION each; metadata longer than offset.metadata.max.bytes is
-  OFFSET_METADATA_TOO_LARGE; the others are committed all the same. Errors of the group are given for every other partition.
+OFFSET_METADATA_TOO_LARGE; the others are committed all the same. An error of the group is set for all other partitions.
 
 Version notes:
-- v2–v4: retention_time_ms, honoured as an expiry time of its own. v6: leader epochs (KIP-320). v7: static members.
-- v9: GROUP_ID_NOT_FOUND where older versions say ILLEGAL_GENERATION (KIP-848).
+- v2–v4: retention_time_ms, which gives the offset its own expiry time. v6: leader epochs (KIP-320). v7: static members.
+- v9: GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION (KIP-848).
 - v10: topics by their ids; an unknown one is UNKNOWN_TOPIC_ID for each partition.
 """
 
@@ -54,7 +54,7 @@ def build(services: Services) -> Handler:
 
 
 class OffsetCommitHandler:
-    """Keeps nothing between requests."""
+    """Stateless between requests."""
 
     def __init__(self, services: Services) -> None:
         self._coordinator = services.group_coordinator
@@ -84,8 +84,8 @@ class OffsetCommitHandler:
             return commit_error_response(request, e.code)
 
     def _take_unknown(self, request: OffsetCommitRequest, ids: dict[str, bytes] | None) -> list[OffsetCommitResponseTopic]:
-        """Take out of the request what does not exist, and answer for it. With `ids`, which are noted by name, the topics that the request
-        gives by their ids get their names."""
+        """Remove unknown topics and partitions from the request. Returns their answers. With `ids`, to which ids are added by name,
+        topics that the request gives by their ids get their names."""
         unknown: list[OffsetCommitResponseTopic] = []
         for topic in request.topics:
             image = self._find(topic, uses_ids=ids is not None)
@@ -107,7 +107,7 @@ class OffsetCommitHandler:
     # -- many partitions, in turns -------------------------------------------------------------------------------------
 
     def _commit_in_turns(self, context: RequestContext, request: OffsetCommitRequest) -> Work:
-        """Batches of the request, each a commit of its own and awaited before the next."""
+        """Split the request into batches. Each is a separate commit, awaited before the next."""
         refusal: ErrorCode | None = None
         ids = dict[str, bytes]() if context.api_version >= VERSION_TOPIC_IDS else None
         if (yield from self._is_too_large(request, uses_ids=ids is not None)):
@@ -126,8 +126,8 @@ class OffsetCommitHandler:
         return answer.response
 
     def _is_too_large(self, request: OffsetCommitRequest, *, uses_ids: bool) -> Generator[None, None, bool]:
-        """Whether Kafka would have to write more than max.message.bytes of `__consumer_offsets` into one batch. It takes compressed ones
-        by their compressed size, which is not known before."""
+        """Whether Kafka's single batch would be larger than max.message.bytes of `__consumer_offsets`. For a compressed topic Kafka
+        checks the compressed size, which is not known before."""
         if self._is_compressed:
             return False
         limit = self._metadata.log_config(GROUP_METADATA_TOPIC).max_message_bytes
@@ -158,8 +158,8 @@ class OffsetCommitHandler:
 
 
 class _Answer:
-    """A response under way: one entry a topic, for clients look a topic up by its name and a second entry would hide the first. `ids` are
-    those of the topics that exist, by name."""
+    """Collects a response with one entry for each topic: clients look a topic up by its name, and a second entry would hide the first.
+    `ids` has the ids of existing topics by name."""
 
     def __init__(self, ids: Mapping[str, bytes] | None = None) -> None:
         self.response = OffsetCommitResponse()
@@ -187,7 +187,7 @@ def _batches(request: OffsetCommitRequest) -> Iterator[OffsetCommitRequest]:
     for topic in request.topics:
         start = 0
         if not topic.partitions:
-            # A topic that does not exist is answered too.
+            # An unknown topic is answered too.
             topics.append(OffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id))
         while start < len(topic.partitions):
             partitions = topic.partitions[start : start + room]
@@ -202,7 +202,7 @@ def _batches(request: OffsetCommitRequest) -> Iterator[OffsetCommitRequest]:
 
 
 def _part(request: OffsetCommitRequest, topics: list[OffsetCommitRequestTopic]) -> OffsetCommitRequest:
-    """The same request for a part of its partitions."""
+    """Returns a copy of the request with a part of its partitions."""
     return OffsetCommitRequest(
         group_id=request.group_id,
         generation_id_or_member_epoch=request.generation_id_or_member_epoch,

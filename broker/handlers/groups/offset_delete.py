@@ -1,10 +1,10 @@
 """OffsetDelete (key 47): remove a group's offsets for partitions. Serves v0.
 
 Behaviour:
-- Answered when the tombstones are committed in `__consumer_offsets`; an offset that is not there is no error.
-- UNKNOWN_TOPIC_OR_PARTITION and GROUP_SUBSCRIBED_TO_TOPIC for a partition; for all of the request INVALID_GROUP_ID,
-  GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (members that are no consumers), errors of the coordinator.
-- Nothing is said of a topic without partitions, unless it does not exist; as in Kafka.
+- Answered when the tombstones are committed in `__consumer_offsets`; a missing offset is not an error.
+- UNKNOWN_TOPIC_OR_PARTITION and GROUP_SUBSCRIBED_TO_TOPIC for a partition; for the whole request INVALID_GROUP_ID, GROUP_ID_NOT_FOUND,
+NON_EMPTY_GROUP (members that are not consumers), or an error of the coordinator.
+- A topic without partitions in the request is not in the answer, unless it does not exist; as in Kafka.
 - More than RECORDS_PER_BATCH partitions are deleted in several steps: an error in a later one leaves the earlier ones deleted.
 
 Source: KafkaApis.handleOffsetDeleteRequest, OffsetDeleteResponse.Builder (KIP-496).
@@ -53,7 +53,7 @@ def build(services: Services) -> Handler:
                         written.append(_delete(deletions, request.group_id, batch))
                         batch = []
                         yield
-            if batch or not written:  # the group is looked at, though there be nothing to delete
+            if batch or not written:  # the group is checked even if there is nothing to delete
                 written.append(_delete(deletions, request.group_id, batch))
         except KafkaError as error:
             return OffsetDeleteResponse(error_code=error.code)
@@ -69,7 +69,7 @@ def build(services: Services) -> Handler:
 def _divided(
     metadata: MetadataCache, topics: list[OffsetDeleteRequestTopic]
 ) -> Generator[None, None, tuple[dict[str, OffsetDeleteResponseTopic], list[OffsetDeleteResponseTopic]]]:
-    """The answers for what does not exist, by topic, and those for what does."""
+    """Returns the answers for unknown topics and partitions, by topic, and those for existing ones."""
     unknown: dict[str, OffsetDeleteResponseTopic] = {}
     known: list[OffsetDeleteResponseTopic] = []
     for topic in topics:

@@ -1,20 +1,20 @@
-"""OffsetFetch (key 9): a group's kept positions.
+"""OffsetFetch (key 9): a group's committed offsets.
 
 Serves v1–v10.
 
 Behaviour:
 - A partition without a committed offset, in a group known or unknown, is offset -1 with no error. Null topics means all.
-- What is read is committed. require_stable waits for what was appended before, and answers UNSTABLE_OFFSET_COMMIT for offsets of an
-  open transaction (KIP-447).
+- Only committed records are read. require_stable waits until all earlier appends are committed, and answers UNSTABLE_OFFSET_COMMIT for
+offsets of an open transaction (KIP-447).
 - A group named twice is answered twice, as by Kafka. A group whose offsets do not fit into an answer's size is POLICY_VIOLATION.
-- Topics are not looked up by name: offsets in names that no topic has may be read until they expire. Those of a topic go when it is
-  deleted, at the latest when the next coordinator has loaded its groups; Kafka keeps them if none had at that moment.
+- Topic names are not checked: offsets of unknown topics can be read until they expire. Offsets of a topic are deleted with it, at the
+latest when the next coordinator has loaded its groups; Kafka keeps them if no coordinator had loaded them at that moment.
 
 Version notes:
 - v1: errors of the group are given for each partition; v2: once, in error_code. v5: leader epochs. v7: require_stable.
 - v8: several groups, each with its own error. v9: members of KIP-848 groups name themselves; ignored for classic groups.
-- v10: topics by their ids; an unknown one is UNKNOWN_TOPIC_ID for each partition. Offsets of topics that are gone are left out of all,
-  and one of another topic that had the name before is none.
+- v10: topics by their ids; an unknown one is UNKNOWN_TOPIC_ID for each partition. A request for all topics leaves out offsets of deleted
+topics. An offset of an earlier topic of the same name is not returned.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def build(services: Services) -> Handler:
             try:
                 answers.append((yield from (_read_by_ids(services.metadata, reads, group, size) if uses_ids else reads.read(group))))
             except KafkaError as e:
-                answers.append(_failed(group, e))  # not e: its traceback holds this frame, which holds the answers
+                answers.append(_failed(group, e))  # not e: its traceback holds this frame, a cycle
             yield
         return (yield from _response(context.api_version, request, answers))
 
@@ -75,7 +75,7 @@ def build(services: Services) -> Handler:
 def _read_by_ids(
     metadata: MetadataCache, reads: OffsetReads, group: OffsetFetchRequestGroup, size: AnswerSize
 ) -> Generator[Any, Any, OffsetFetchResponseGroup]:
-    """As OffsetReads.read, for topics that are given by their ids."""
+    """As OffsetReads.read, for topics given by their ids."""
     known: list[OffsetFetchRequestTopics] | None = None
     failed: list[OffsetFetchResponseTopics] = []
     if group.topics is not None:

@@ -1,12 +1,12 @@
-"""SyncGroup (key 14): the leader of a classic group hands in the assignment, every member gets its own.
+"""SyncGroup (key 14): the leader of a classic group sends the assignment, and every member gets its part.
 
 Serves v0–v5.
 
 Behaviour:
-- Answered when the leader's assignment is stored in `__consumer_offsets`; members that it leaves out get an empty one.
+- Answered when the leader's assignment is stored in `__consumer_offsets`; members without a part get an empty one.
 - More than 8 MB of assignments: UNKNOWN_SERVER_ERROR, as for a record that the topic does not take, and the group rebalances.
 - In the join phase REBALANCE_IN_PROGRESS; another generation is ILLEGAL_GENERATION.
-- In a KIP-848 group the coordinator assigns: what is handed in is ignored, and the answer does not wait for others.
+- In a KIP-848 group the coordinator assigns: a sent assignment is ignored, and the answer does not wait for others.
 
 Version notes:
 - v3: static members (KIP-345).

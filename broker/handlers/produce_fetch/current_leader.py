@@ -1,6 +1,7 @@
-"""Who leads a partition now, told in the answer that refuses a request for it: the client goes there without a Metadata request (KIP-951).
+"""Adds a partition's present leader to the answer that refuses a request for it, so that the client finds the leader without a Metadata
+request (KIP-951).
 
-Produce and Fetch have the same fields for it, in message classes of their own.
+Produce and Fetch have the same fields for it, in different message classes.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """DeleteRecords (key 21). Serves v0–v2.
 
 Behaviour:
-- The leader's log begins at the offset from then on; -1 stands for the high watermark. The answer waits until the other replicas that are
-  alive begin there too, and the leader's copy if it moves to another log directory, and tells the low watermark: the lowest offset at
-  which one begins.
+- The leader's log start moves to the offset; -1 stands for the high watermark. The answer waits until the other live replicas have moved
+their log starts too, and the leader's copy if it is moving to another log directory. It has the low watermark: the lowest log start of
+these replicas.
 - OFFSET_OUT_OF_RANGE beyond the high watermark and below -1; POLICY_VIOLATION for a topic that is compacted and not deleted;
-  INVALID_TOPIC_EXCEPTION for internal topics; UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
-- REQUEST_TIMED_OUT when a replica takes longer than timeout_ms: the records are deleted nevertheless.
-- Of a partition that is named twice the last offset counts.
+INVALID_TOPIC_EXCEPTION for internal topics; UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+- REQUEST_TIMED_OUT when a replica takes longer than timeout_ms: the records are deleted all the same.
+- If a partition is named twice, the last offset counts.
 
 Version notes: v2 flexible.
 
@@ -72,7 +72,7 @@ def _deleted(services: Services, request: DeleteRecordsRequest) -> Work:
 def _delete(
     services: Services, topic: str, index: int, offset: int, pending: dict[Partition, PendingDeletion]
 ) -> DeleteRecordsPartitionResult:
-    """The answer, which a deletion in `pending` may still change."""
+    """Returns the answer, which a deletion in `pending` may still change."""
     result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=INVALID_LOW_WATERMARK)
     replica_manager = services.replica_manager
     known = services.metadata.find_topic(topic)

@@ -1,10 +1,10 @@
 """DescribeProducers (key 61): the idempotent and transactional producers that a replica remembers. Serves v0.
 
 Behaviour:
-- Every replica answers, the leader or not: who its producer state has, with their last sequence and time, and where an open transaction
-  begins.
+- Every replica answers, leader or not, with the producers in its producer state: their last sequence and time, and the start of an open
+transaction.
 - INVALID_TOPIC_EXCEPTION and UNKNOWN_TOPIC_OR_PARTITION for each partition of a topic; NOT_LEADER_OR_FOLLOWER where this broker has no
-  replica; KAFKA_STORAGE_ERROR where its log directory has failed. Producers that do not fit into an answer's size: POLICY_VIOLATION.
+replica; KAFKA_STORAGE_ERROR where its log directory has failed. Producers that do not fit into an answer's size: POLICY_VIOLATION.
 
 Not done: authorisation.
 

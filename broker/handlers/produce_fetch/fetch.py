@@ -3,21 +3,21 @@
 Serves v4–v18.
 
 Behaviour:
-- Sessions (KIP-227) and long polling: answered at once when min_bytes are there or there is an error or divergence to tell, else
-  when that happens or max_wait_ms are over. max_wait_ms is clamped to MAX_WAIT_MS_LIMIT.
-- Partitions are read in the request's order. The first non-empty one gives its first batch whatever the limits say (KIP-74);
-  max_bytes is clamped to fetch.max.bytes. Whole batches only: the first may begin before the offset asked for.
+- Sessions (KIP-227) and long polling: a fetch is answered at once if min_bytes are there, or an error or divergence; else when that
+happens, or after max_wait_ms. max_wait_ms is clamped to MAX_WAIT_MS_LIMIT.
+- Partitions are read in the request's order. The first non-empty one gives its first batch regardless of the limits (KIP-74); max_bytes is
+clamped to fetch.max.bytes. Whole batches only: the first may begin before the offset asked for.
 - READ_COMMITTED stops at the last stable offset and lists aborted transactions ([] for none); otherwise the list is null. An isolation
-  level that does not exist is UNKNOWN_SERVER_ERROR, as in Kafka.
-- A full response has every partition asked for, once; one named twice is read as it is named last.
-- Many partitions are read in turns, each as it is when its turn comes.
-- Replicas: an id that is not in the partition's replica set is refused, so on a single node every one is.
+level that does not exist is UNKNOWN_SERVER_ERROR, as in Kafka.
+- A full response has every requested partition once; for one named twice the last entry counts.
+- Many partitions are read in turns, so they may be read at different times.
+- Replicas: an id outside the partition's replicas is refused, so a single node refuses every one.
 
-Version notes: v7 sessions. v9 leader epochs are checked unless they are negative (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH; KIP-320).
-v10 tells that zstd is known; records are sent as they are. v11 consumers may fetch from followers, and a leader sends them to one in their
-rack where replica.selector.class says so (KIP-392). v12 divergence by last_fetched_epoch. v13 topic ids: UNKNOWN_TOPIC_ID,
-INCONSISTENT_TOPIC_ID (KIP-516). v15 replica_state in place of replica_id. v16 the current leader and its endpoint (KIP-951).
-v17 and v18 add what replicas of the metadata log alone tell: their directory and the high watermark that they know.
+Version notes: v7 sessions. v9 leader epochs are checked unless they are negative (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH; KIP-320). v10
+clients can read zstd; records are sent as they are. v11 consumers may fetch from followers, and a leader refers them to one in their rack
+if replica.selector.class is set (KIP-392). v12 divergence by last_fetched_epoch. v13 topic ids: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID
+(KIP-516). v15 replica_state in place of replica_id. v16 the current leader and its endpoint (KIP-951). v17 and v18 add fields that only
+replicas of the metadata log send: their directory and their high watermark.
 
 Not done: client quotas, authorisation (a replica needs CLUSTER_ACTION once there are others; CVE-2018-1288).
 """
@@ -103,7 +103,7 @@ class FetchHandler:
         return None if topic is None else topic.name
 
     def _targets(self, request: FetchRequest, uses_topic_ids: bool) -> Generator[None, None, list[FetchTarget]]:
-        """What the request asks for, each partition once: in the first one's place with the last one's offset."""
+        """Returns the requested partitions, each once: in the place of its first entry, with the offset of its last."""
         targets: dict[PartitionKey, FetchTarget] = {}
         for topic in request.topics:
             name = self.find_name(topic.topic_id) if uses_topic_ids else topic.topic
@@ -137,7 +137,7 @@ class FetchHandler:
             if session.targets is not None:
                 targets = session.targets
         if is_from_follower:
-            context.connection.sends_at_once = True  # producers wait for what the follower asks next
+            context.connection.sends_at_once = True  # producers wait for the follower's next fetch
         return _Fetch(self, context, params, session).begin(targets)
 
     def _params(self, request: FetchRequest, version: int, listener_name: str) -> FetchParams:
@@ -169,7 +169,7 @@ class FetchHandler:
 
 
 class _Fetch:
-    """One request, from its part in a session to its answer."""
+    """The handling of one request, from its session context to its answer."""
 
     __slots__ = ("_context", "_handler", "_params", "_session", "_unknown")
 
@@ -178,10 +178,10 @@ class _Fetch:
         self._context = context
         self._params = params
         self._session = session
-        self._unknown: list[PartitionRead] = []  # the answers for what does not exist
+        self._unknown: list[PartitionRead] = []  # the answers for unknown partitions
 
     def begin(self, targets: list[FetchTarget]) -> Any:
-        """The response, a Deferred of it, or work that returns either."""
+        """Returns the response, a Deferred of it, or a generator that returns either."""
         if len(targets) > 1:
             return at_once_or_in_turns_then(self._find_readable(targets), ELEMENTS_AT_ONCE, self._read_or_wait)
         return self._read_or_wait(targets if not targets or self._is_readable(targets[0]) else [])
@@ -195,10 +195,10 @@ class _Fetch:
         return readable
 
     def _is_readable(self, target: FetchTarget) -> bool:
-        """Whether the partition exists; else the answer for it is made. As in Kafka, that does not end a long poll."""
+        """Whether the partition exists. If not, its error is added to the answer; as in Kafka, that does not end a long poll."""
         handler = self._handler
         if target.topic is None:
-            target.topic = handler.find_name(target.topic_id)  # a session may know an id before we do
+            target.topic = handler.find_name(target.topic_id)  # a session may have an id before we know it
         if target.topic is None:
             error = ErrorCode.UNKNOWN_TOPIC_ID
         else:
@@ -221,7 +221,7 @@ class _Fetch:
         return self._read(readable, self._respond_or_wait, is_arrival=True)
 
     def _read(self, targets: list[FetchTarget], then: Then, *, is_arrival: bool) -> Any:
-        """What `then` makes of what is read. In turns if the targets are many, or where a read has to wait for the disk."""
+        """Read the targets and return the result of `then`: in turns if there are many targets, or if a read has to wait for the disk."""
         reader, run_blocking = self._handler.reader, self._handler.run_blocking
         arrival: Deferred | None = None
         if len(targets) == 1:

@@ -1,4 +1,4 @@
-"""What Fetch answers: messages made of what was read, and for the usual answer, one partition without an error, a template.
+"""Builds Fetch responses from reads. The usual response, one partition without an error, is made from a template.
 
 Used by broker/handlers/produce_fetch/fetch.py only, whose docstring is the contract.
 """
@@ -51,7 +51,7 @@ CURRENT_LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.F
 
 
 class FetchAnswers:
-    """Makes the responses. Keeps nothing between requests but templates."""
+    """Builds the responses. It keeps only templates between requests."""
 
     def __init__(self, metadata: MetadataCache, metrics: Metrics, quota: ReplicationQuota) -> None:
         self._metadata = metadata
@@ -60,7 +60,7 @@ class FetchAnswers:
         self._templates: dict[tuple[int, str, bytes, bool], RecordsTemplate | None] = {}
 
     def respond(self, context: RequestContext, session: FetchContext, reads: list[PartitionRead], is_from_follower: bool) -> Any:
-        """The response; for the usual one, a single partition without an error, by its template; in turns if the partitions are many."""
+        """Returns the response: of a single partition without an error by its template, of many partitions in turns."""
         version = context.api_version
         reads = session.answer(reads)
         if len(reads) == 1 and version >= TEMPLATE_VERSION_MIN:
@@ -77,8 +77,8 @@ class FetchAnswers:
         return at_once_or_in_turns(filling, ELEMENTS_AT_ONCE)
 
     def _fill_template(self, version: int, session_id: int, read: PartitionRead, is_from_follower: bool) -> PreparedResponse | None:
-        """6 µs less than building and encoding the messages. None for a topic whose random id happens to hold a hole's specimen: one in
-        300 million."""
+        """Saves 6 µs over building and encoding the messages. Returns None for a topic whose random id contains a placeholder's bytes:
+        one in 300 million."""
         target, size_bytes = read.target, read.size_bytes
         topic = target.topic or ""
         key = (version, topic, target.topic_id, read.aborted_transactions is None)
@@ -115,7 +115,7 @@ class FetchAnswers:
             for read in reads:
                 target = read.target
                 if version < STORAGE_ERROR_VERSION_MIN and read.error_code is ErrorCode.KAFKA_STORAGE_ERROR:
-                    read.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # what such clients know to retry
+                    read.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # an error that such clients retry
                 name = target.topic or ""
                 if topic is None or topic.topic_id != target.topic_id or topic.topic != name:
                     topic = FetchableTopicResponse(topic=name, topic_id=target.topic_id, partitions=[])
@@ -133,13 +133,14 @@ class FetchAnswers:
                         topic_metrics.bytes_out += size_bytes
                 yield
         except BaseException:
-            for read in reads:  # nobody will send them
+            for read in reads:  # they will not be sent
                 read.release()
             raise
         return response
 
     def _record_throttled(self, reads: Iterable[PartitionRead]) -> None:
-        """Count what goes to throttled replicas, those in sync too. Kafka counts the answer's other bytes as well, some 50 a partition."""
+        """Count the bytes sent to throttled replicas, including those in sync. Kafka counts the answer's other bytes as well, some 50 a
+        partition."""
         quota = self._quota
         quota.record(sum(each.size_bytes for each in reads if quota.is_throttled(each.target.topic, each.target.partition)))
 

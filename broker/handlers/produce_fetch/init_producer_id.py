@@ -1,8 +1,8 @@
 """InitProducerId (key 22). Serves v0–v5.
 
 Behaviour:
-- Without transactional id: a producer id that nobody else has, epoch 0; an id and epoch sent along are ignored, even negative ones.
-- Ids come from blocks of 1,000; a request that finds none left waits for the next block.
+- Without transactional id: a unique producer id, with epoch 0. An id and epoch in the request are ignored, even negative ones.
+- Ids come from blocks of 1,000; a request waits for the next block if none is left.
 - An empty transactional id, or -1 for one of producer id and epoch alone: INVALID_REQUEST.
 
 Version notes: v3 the producer's present id and epoch (KIP-360).
@@ -46,7 +46,7 @@ def build(services: Services) -> Handler:
 
 
 def error_response(request: InitProducerIdRequest, error: KafkaError) -> InitProducerIdResponse:
-    # A controller that is out of reach makes the client try again, as in Kafka.
+    # If the controller is not reachable, the client tries again, as in Kafka.
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if error.code in _RETRIABLE else error.code
     return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
 

@@ -5,11 +5,11 @@ Serves v1–v11.
 Behaviour:
 - -1 is the end: the high watermark, the last stable offset for READ_COMMITTED, the log end for replicas. -2 is the start.
 - A timestamp finds the first record at or after it that the client may read; none is (-1, -1) without an error.
-- Right after an election, while the high watermark has not reached the start of the leader's epoch, an end that a client relied
-  on may seem to go back: OFFSET_NOT_AVAILABLE instead (LEADER_NOT_AVAILABLE before v5).
-- Many partitions are looked up in turns: others are served in between.
+- Right after an election, until the high watermark reaches the start of the leader's epoch, the answer is OFFSET_NOT_AVAILABLE
+(LEADER_NOT_AVAILABLE before v5): an end offset that a client knows might seem to go back.
+- Many partitions are looked up in turns; other requests run between them.
 - A topic is answered once, however often it is named, and not at all without partitions. A partition named twice gets INVALID_REQUEST,
-  once. An isolation level that does not exist is UNKNOWN_SERVER_ERROR for every partition, as in Kafka.
+once. An isolation level that does not exist is UNKNOWN_SERVER_ERROR for every partition, as in Kafka.
 - A special timestamp that the version does not know: UNSUPPORTED_VERSION.
 
 Version notes: v2 isolation level. v4 leader epochs. v7 -3, the record with the largest timestamp. v8 -4, the start of the local log:
@@ -80,7 +80,7 @@ def build(services: Services) -> Handler:
 
 
 class ListOffsetsHandler:
-    """Keeps nothing between requests."""
+    """Stateless between requests."""
 
     def __init__(self, services: Services) -> None:
         self._replica_manager = services.replica_manager
@@ -91,7 +91,7 @@ class ListOffsetsHandler:
         return at_once_or_in_turns(self._answers(context.api_version, request), PARTITIONS_AT_ONCE)
 
     def _answers(self, version: int, request: ListOffsetsRequest) -> Work:
-        """Each partition is looked up as it is at its turn. Where that waits for the disk, a thread brings in what is missing."""
+        """Looks the partitions up, in turns. Where that would wait for the disk, a thread reads the missing part into memory."""
         twice = _find_duplicates(request)
         answers: dict[str, ListOffsetsTopicResponse] = {}
         answered: set[tuple[str, int]] = set()
@@ -134,7 +134,7 @@ class ListOffsetsHandler:
             self._replica_manager.fail_log_dir(partition_log.directory.parent, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from error
         except DecodeError as error:
-            # Records are not walked when they are appended, so a search may be the first to find malformed ones.
+            # Appends do not walk the records, so a search may be the first to meet malformed ones.
             message = "timestamp search failed partition=%r timestamp=%d error=%s"
             self._log.warning("timestamp search failed", message, partition, asked.timestamp, error)
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE) from error
@@ -181,7 +181,7 @@ def _found(timestamp: int, offset: int, leader_epoch: int) -> ListOffsetsPartiti
 
 
 def _start_epoch(partition_log: Log) -> int:
-    """The epoch of the log start offset, -1 when the cache begins after it."""
+    """Returns the epoch of the log start offset; -1 if the cache begins after it."""
     entry = partition_log.leader_epochs.earliest_entry
     return entry.epoch if entry is not None and entry.start_offset <= partition_log.log_start_offset else NO_EPOCH
 

@@ -1,9 +1,9 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended, so that a client can tell whether its log was truncated (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, by which a client detects a truncation (KIP-101, KIP-320).
 
 Serves v2–v4.
 
-Behaviour: answers the largest epoch not above the one asked for and the offset where it ends; (-1, -1) when that is not known. The
-current leader epoch is checked (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH); only the leader answers.
+Behaviour: answers with the largest epoch not above the requested one, and its end offset; (-1, -1) if that is not known. The current leader
+epoch is checked (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH); only the leader answers.
 
 Version notes: v3 replica_id. v4 flexible.
 

@@ -3,18 +3,18 @@
 Serves v3–v13.
 
 Behaviour:
-- One batch for each partition. acks=0 is never answered; any error then closes the connection, which is all a client notices.
+- One batch for each partition. acks=0 is never answered; any error then closes the connection, which is the only sign for the client.
 - acks other than -1, 0, 1: INVALID_REQUIRED_ACKS for every partition.
 - A partition named twice gets INVALID_REQUEST and nothing appended. Kafka silently lets the last one win.
 - Internal topics: INVALID_TOPIC_EXCEPTION, for every client id (Kafka lets `__admin_client` through).
-- A transactional batch without a transactional id fails the whole request with TRANSACTIONAL_ID_AUTHORIZATION_FAILED; with one
-  it gets INVALID_TXN_STATE, as from a partition that was never added to the transaction.
-- Batches whose records take long to check are checked in a thread first; the connection's later requests come behind them.
-- A request of many partitions, or of several with much in them, is appended in turns: each batch whole, others are served in between.
-- Of all records that were refused, the answer names RECORD_ERRORS_PER_ANSWER at most: a kilobyte can hold a thousand, and an answer
-  would be a hundred times as large as its request. Kafka names all.
-- An unexpected failure is raised, never answered: dispatch closes the connection. After UNKNOWN_SERVER_ERROR the Java client
-  gives an idempotent batch new sequence numbers and so duplicates it (KAFKA-14034).
+- A transactional batch without a transactional id fails the whole request with TRANSACTIONAL_ID_AUTHORIZATION_FAILED; with one it gets
+INVALID_TXN_STATE, as from a partition that was never added to the transaction.
+- Batches whose records take long to check are checked in the worker process first; the connection's later requests wait.
+- A request of many partitions, or of several large ones, is appended in turns: a batch is not divided; other requests run between batches.
+- The answer names at most RECORD_ERRORS_PER_ANSWER refused records: a kilobyte can hold a thousand, and the answer would be a hundred times
+as large as its request. Kafka names all.
+- An unexpected failure is raised, never answered: dispatch closes the connection. After UNKNOWN_SERVER_ERROR the Java client gives an
+idempotent batch new sequence numbers and so duplicates it (KAFKA-14034).
 
 Version notes: v5 log_start_offset. v7 zstd. v8 record_errors and error_message. v10 the current leader and its endpoint with
 NOT_LEADER_OR_FOLLOWER (KIP-951). v13 topics by their ids; an unknown one is UNKNOWN_TOPIC_ID for each partition (KIP-516).
@@ -57,13 +57,13 @@ log = logging.getLogger("barnabas.produce")
 
 NO_ACKS = 0
 VALID_ACKS = frozenset({-1, NO_ACKS, 1})
-NAMED_VERSION_MAX = 12  # later versions give topics by their ids
+NAMED_VERSION_MAX = 12  # later versions have topic ids
 ZSTD_VERSION_MIN = 7
 ATTRIBUTES_LOW_BYTE = 22  # position in a batch: the attributes are an int16 at 21
 TRANSACTIONAL_BIT = 0x10
 PARTITIONS_AT_ONCE = 64
 """More go in turns: an append takes 7 to 20 µs."""
-BYTES_AT_ONCE = 1024 * 1024  # of several partitions; a single batch is appended whole however large it is
+BYTES_AT_ONCE = 1024 * 1024  # of several partitions; a single batch is not divided, however large
 PARTITIONS_PER_PIECE, BYTES_PER_PIECE = 16, 128 * 1024
 NO_LIMIT = sys.maxsize
 
@@ -73,7 +73,7 @@ def build(services: Services) -> Handler:
 
 
 class ProduceHandler:
-    """Keeps nothing between requests but what ProduceAnswers does."""
+    """Stateless between requests, apart from ProduceAnswers' templates."""
 
     def __init__(self, services: Services) -> None:
         self._produce_path = services.replica_manager.produce_path
@@ -86,7 +86,7 @@ class ProduceHandler:
         self._answers = ProduceAnswers(services.metadata, LimitedLog(log, services.clock))
 
     def handle(self, context: RequestContext, request: ProduceRequest) -> Any:
-        """Work on the one partition of nearly all requests; `_handle_all` does the same for any number."""
+        """Handle a request of a single partition, which nearly all are; `_handle_all` does the same for any number."""
         topics = request.topic_data
         if len(topics) != 1 or len(topics[0].partition_data) != 1:
             return self._begin(context, request)
@@ -103,14 +103,14 @@ class ProduceHandler:
         return self._answer(context, request, [result], pending)
 
     def _begin(self, context: RequestContext, request: ProduceRequest) -> Any:
-        """Go on in turns with a long request. Any other is not interrupted before its records are appended or kept for their check: they
+        """Handle a long request in turns. Any other is not interrupted before its records are appended or copied for their check: they
         may be in the shared receive buffer."""
         work = self._handle_all(context, request)
         return work if _is_long(request) else at_once_or_in_turns(work, NO_LIMIT)
 
     def _handle_all(self, context: RequestContext, request: ProduceRequest) -> Work:
-        """As `handle`, for any number of partitions. Each append looks anew who leads. A connection that goes away ends it between two
-        pieces."""
+        """As `handle`, for any number of partitions. Each append checks the leadership again. If the connection ends, the handling ends
+        between two pieces."""
         results: list[PartitionAppendResult] = []
         entries: list[AppendEntry] = []
         by_name: dict[tuple[str, int], PartitionAppendResult] = {}
@@ -142,12 +142,12 @@ class ProduceHandler:
         return self._answer(context, request, results, pending)
 
     def _name(self, topic: TopicProduceData) -> None:
-        """Give the topic the name that belongs to its id."""
+        """Set the topic's name from its id."""
         image = self._metadata.find_topic_by_id(topic.topic_id)
         topic.name = unknown_name(topic.topic_id) if image is None else image.name
 
     def _make_entry(self, request: ProduceRequest, topic: str, data: PartitionProduceData) -> AppendEntry:
-        """What is to be appended to one partition, and the slot of its result, which is an error already if it may not be."""
+        """Returns the batch to append to one partition, with the result slot, which already has an error if the batch is refused."""
         result = PartitionAppendResult(topic, data.index)
         records = data.records
         if request.acks not in VALID_ACKS:
@@ -173,7 +173,7 @@ class ProduceHandler:
         results: list[PartitionAppendResult],
         pending: dict[Partition, PartitionAppendResult] | None,
     ) -> Any:
-        """The answer to what was appended and refused; `pending` are those whose acks have to be waited for."""
+        """Returns the answer, or parks the request until the acks of `pending` are there."""
         if request.acks == NO_ACKS:
             _raise_unanswered(results)
             return None
@@ -193,8 +193,8 @@ class ProduceHandler:
 
 
 def _is_long(request: ProduceRequest) -> bool:
-    """Whether its partitions are too many, or hold too much, to be appended without a break. What is in the shared receive buffer is short
-    enough, and gone at the first one."""
+    """Whether its partitions are too many, or too large, to be appended in one slice. A request in the shared receive buffer never is: a
+    pause would overwrite it."""
     count = size_bytes = 0
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -209,8 +209,8 @@ def _is_long(request: ProduceRequest) -> bool:
 
 
 def _drop_records(request: ProduceRequest) -> None:
-    """Let go of the frame of a request that is kept while it waits for its acks: all is in the log, and the frame's buffer is taken for
-    the next one (ProduceRequest.clearPartitionRecords)."""
+    """Release the frame of a request that waits for its acks: its records are in the log, and the buffer can be used for the next frame
+    (ProduceRequest.clearPartitionRecords)."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             data.records = None
@@ -231,7 +231,7 @@ def _pieces(entries: list[AppendEntry]) -> Iterator[list[AppendEntry]]:
 
 
 def error_response(request: ProduceRequest, error: KafkaError) -> Any:
-    """The error for every partition. With acks=0 nobody reads it: DecodeError closes the connection."""
+    """Returns the error for every partition. With acks=0 there is no answer: DecodeError closes the connection."""
     if request.acks == NO_ACKS:
         raise DecodeError(f"acks=0 and {error.code.name}")
     return at_once_or_in_turns(_failed(request, error))
@@ -250,7 +250,7 @@ def _failed(request: ProduceRequest, error: KafkaError) -> Generator[None, None,
 
 
 def _raise_unanswered(results: Iterable[PartitionAppendResult]) -> None:
-    """With acks=0 the client can't be told of an error but by closing its connection, so that it refreshes its metadata."""
+    """With acks=0 the only report of an error is to close the connection; the client then refreshes its metadata."""
     for result in results:
         if result.error_code is not ErrorCode.NONE:
             raise DecodeError(f"acks=0 and {result.error_code.name} for {result.topic}-{result.partition}")

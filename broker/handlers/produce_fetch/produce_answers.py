@@ -1,4 +1,4 @@
-"""What Produce answers: messages made of the results, and for the usual answer, one partition without an error, a template.
+"""Builds Produce responses from the results. The usual response, one partition without an error, is made from a template.
 
 Used by broker/handlers/produce_fetch/produce.py only, whose docstring is the contract.
 """
@@ -29,7 +29,7 @@ from protocol.uuids import ZERO_UUID
 
 CURRENT_LEADER_VERSION_MIN = 10
 LOG_START_OFFSET_VERSION_MIN = 5
-NAMED_VERSION_MAX = 12  # later versions tell topics by their ids
+NAMED_VERSION_MAX = 12  # later versions have topic ids
 UNKNOWN_PREFIX = "unknown id "
 """No topic's name begins so: what stands for the name of a topic whose id is unknown, until it is answered."""
 PRODUCE_KEY = 0
@@ -43,7 +43,7 @@ LOG_START_OFFSET_HOLE = Hole(0x7ED4F6081B2C3D4E, 8)
 
 
 class ProduceAnswers:
-    """Makes the responses. Keeps nothing between requests but templates. Refusals are logged by `limited_log`."""
+    """Builds the responses. It keeps only templates between requests. Refusals are logged by `limited_log`."""
 
     def __init__(self, metadata: MetadataCache, limited_log: LimitedLog) -> None:
         self._metadata = metadata
@@ -51,8 +51,8 @@ class ProduceAnswers:
         self._templates: dict[tuple[int, str | bytes], Template] = {}
 
     def respond(self, results: list[PartitionAppendResult], context: RequestContext) -> Any:
-        """The chunks of the usual response, of a single partition without an error, by its template. Else the response, or for very many
-        results a generator of it."""
+        """Returns the chunks of the usual response (a single partition without an error), made from its template; else the response, or
+        for very many results a generator of it."""
         version = context.api_version
         if len(results) == 1:
             result = results[0]
@@ -70,7 +70,7 @@ class ProduceAnswers:
         return at_once_or_in_turns(self._make_response(results, context), ELEMENTS_AT_ONCE)
 
     def _find_template(self, version: int, topic: str) -> Template:
-        """Of versions with ids by the topic's id: it may be made anew under its name."""
+        """Keyed by the topic's id in versions with ids: a topic may be deleted and created again under its name."""
         if version <= NAMED_VERSION_MAX:
             return self._compile_template(version, topic)
         topic_id = id_of(self._metadata, topic)
@@ -104,12 +104,12 @@ class ProduceAnswers:
 
 
 def unknown_name(topic_id: bytes) -> str:
-    """What stands for the name of a topic whose id is unknown."""
+    """Returns a placeholder for the name of a topic whose id is unknown."""
     return UNKNOWN_PREFIX + topic_id.hex()
 
 
 def id_of(metadata: MetadataCache, name: str) -> bytes:
-    """The topic's id as it is now, or the one that the request gave; the zero id for a topic that is gone."""
+    """Returns the topic's present id, or the one in the request; the zero id for a deleted topic."""
     if name.startswith(UNKNOWN_PREFIX):
         return bytes.fromhex(name.removeprefix(UNKNOWN_PREFIX))
     topic = metadata.find_topic(name)
@@ -117,7 +117,7 @@ def id_of(metadata: MetadataCache, name: str) -> bytes:
 
 
 class _Answer:
-    """A response while it is made from its results."""
+    """Collects a response from its results."""
 
     def __init__(self, metadata: MetadataCache, limited_log: LimitedLog, context: RequestContext) -> None:
         self.response = ProduceResponse()
@@ -150,7 +150,7 @@ class _Answer:
         topic.partition_responses.append(partition)
 
     def _log_refusal(self, result: PartitionAppendResult) -> None:
-        """Logged because many producers drop the errors that they get. Each kind has a budget, so that none hides another."""
+        """Log a refusal, because many producers ignore errors. Each kind of error has its own limit, so that none hides another."""
         error, context = result.error_code.name, self._context
         kind = f"produce refused with {error}"
         if self._log.omits(kind):

@@ -1,11 +1,11 @@
 """CreatePartitions (key 37). Serves v0–v3.
 
 Behaviour:
-- Each topic gets its new total of partitions or is refused on its own; the answer comes when the new ones are durable and led,
-  after 20 s at the latest.
-- A total that is no increase: INVALID_PARTITIONS. A manual assignment has one list of replicas for each new partition.
-- A topic asked for twice is refused with INVALID_REQUEST. More than 10,000 at once: POLICY_VIOLATION for all (Kafka 4.3 answers
-  UNKNOWN_SERVER_ERROR here, and creates 10,000).
+- Each topic gets its new number of partitions or is refused separately. The answer is sent when the new partitions are durable and have
+leaders, after 20 s at the latest.
+- A number that is not an increase: INVALID_PARTITIONS. A manual assignment has one list of replicas for each new partition.
+- A duplicate topic is refused with INVALID_REQUEST. More than 10,000 at once: POLICY_VIOLATION for all (Kafka 4.3 answers
+UNKNOWN_SERVER_ERROR here, and creates 10,000).
 
 Not done: the request's timeout, unless it is over at once (REQUEST_TIMED_OUT for every topic); controller mutation quotas (v3).
 

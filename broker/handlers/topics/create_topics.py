@@ -1,10 +1,10 @@
 """CreateTopics (key 19). Serves v2–v7.
 
 Behaviour:
-- Each topic is created or refused on its own; the answer comes when the created ones are durable and this broker leads
-  their partitions, after 20 s at the latest.
+- Each topic is created or refused separately. The answer is sent when the created ones are durable and this broker leads their partitions,
+after 20 s at the latest.
 - -1 partitions or replicas mean the broker's defaults; with a manual assignment both must be -1.
-- A name asked for twice is refused with INVALID_REQUEST. More than 10,000 metadata records at once: POLICY_VIOLATION for all.
+- A duplicate name is refused with INVALID_REQUEST. More than 10,000 metadata records at once: POLICY_VIOLATION for all.
 - validate_only checks everything and creates nothing.
 
 Version notes: v4 defaults. v5 partitions, replicas and configs in the response. v7 topic ids.

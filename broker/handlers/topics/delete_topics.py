@@ -1,12 +1,12 @@
 """DeleteTopics (key 20). Serves v1–v6.
 
 Behaviour:
-- Each topic is deleted or refused on its own; the answer comes when the deletions are durable and this broker has acted on them: the
-  partitions' directories are out of the way, so that a topic made next under the name has its partitions at once.
+- Each topic is deleted or refused separately. The answer is sent when the deletions are durable and this broker has applied them: the
+directories are renamed, so that a new topic of the same name gets its partitions at once.
 - Every name and id is answered: librdkafka takes an empty result for a bug.
 - With delete.topic.enable=false: TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
 
-Version notes: v5 error messages. v6 topics by name or by id; one asked for in both ways is refused.
+Version notes: v5 error messages. v6 topics by name or by id; a topic named in both ways is refused.
 
 Not done: the request's timeout, unless it is over at once (REQUEST_TIMED_OUT for every topic); controller mutation quotas (v5).
 
