@@ -60,7 +60,7 @@ class ScriptedWorld(ClusterWorld):
 
     NEMESIS: type[ScriptedNemesis]
     MOVED_VOTES_SHARE = UNCLEAN_SHARE = COMPACTED_SHARE = CONSUMER_GROUP_SHARE = MIXED_GROUP_SHARE = 0.0
-    REBORN_SHARE = TRIMMED_SHARE = SILENCE_SHARE = 0.0
+    REBORN_SHARE = TRIMMED_SHARE = SILENCE_SHARE = SLOW_STEPS_SHARE = 0.0
     SHAPE = combined(3)
 
     def _draw_shape(self, draw: random.Random) -> Shape:

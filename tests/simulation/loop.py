@@ -4,7 +4,8 @@ Tasks, futures and timeouts are asyncio's own. The order of callbacks is asyncio
 tried that production cannot have; what varies is drawn elsewhere: latencies of the network, durations of the disk, pauses of a node.
 
 Each callback belongs to the node in whose context it was scheduled (`Life`). A killed node's callbacks are dropped where they stand,
-those of a paused one wait: that is what SIGKILL and SIGSTOP do to a process.
+those of a paused one wait: that is what SIGKILL and SIGSTOP do to a process. A callback takes no time unless it says so (`take_time`):
+then the next callback of its node comes so much later.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class Life:
         self.name = name
         self.is_dead = False
         self.is_paused = False
+        self.is_busy = False  # with a callback that takes time
         self.tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
-        self.parked: deque[_Call] = deque()  # what would have run while the node was paused
+        self.parked: deque[_Call] = deque()  # what would have run while the node was paused or busy
         self.context = contextvars.Context()
         """All its callbacks run in this one: the broker has no context variables, and a new context costs more than many a callback."""
         self.context.run(_life.set, self)
@@ -86,6 +88,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.trace = trace
         self.errors: list[dict[str, Any]] = []
         self._now_s = 0.0
+        self.taken_us = 0
+        """By the callback that is running."""
         self._graveyard: list[asyncio.Task[Any]] = []
         self._steps_at_this_time = 0
         self._nobody = contextvars.Context()  # of what belongs to no node: clients, the network, the world
@@ -102,6 +106,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     @property
     def now_us(self) -> int:
         return round(self._now_s * 1_000_000)
+
+    def take_time(self, duration_us: int) -> None:
+        """The callback that is running, which is a node's, takes this long. The clock moves when it has ended."""
+        if _life.get() is not None:
+            self.taken_us += duration_us
 
     def note(self, kind: str, text: str = "") -> None:
         self.trace.note(self.now_us, kind, text)
@@ -208,7 +217,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if life is not None:
             if life.is_dead:
                 return
-            if life.is_paused:
+            if life.is_paused or life.is_busy:
                 life.parked.append(call)
                 return
         try:
@@ -217,6 +226,18 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             raise
         except BaseException as error:
             self.call_exception_handler({"message": f"Exception in callback {call._callback!r}", "exception": error, "handle": call})
+        if self.taken_us:
+            assert life is not None, "only a node's callback takes time"
+            life.is_busy = True
+            self.call_in_later(None, self.taken_us / 1_000_000, self._end_work, life)
+            self.taken_us = 0
+
+    def _end_work(self, life: Life) -> None:
+        """What has fallen due meanwhile comes before what falls due now: bytes arrive in their order."""
+        life.is_busy = False
+        if not life.is_paused:
+            self._ready.extendleft(reversed(life.parked))  # type: ignore[attr-defined]
+            life.parked.clear()
 
     def _context_of(self, life: Life | None) -> contextvars.Context:
         return self._nobody if life is None else life.context

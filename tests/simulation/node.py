@@ -17,6 +17,7 @@ from typing import Any
 
 from broker.cli.formatter import FormatOptions, format_node
 from broker.loop.clock import NS_PER_MS
+from broker.loop.turns import SLICE_US
 from broker.platform import Platform
 from broker.server.node import StartError
 from broker.server.server import Broker
@@ -40,6 +41,8 @@ THREADS_MAX = 4
 DESCRIPTORS_MAX = 4_096
 WORK_MEAN_S = 0.000_3
 STEPS_IN_A_SLICE = (1, 8, 64)
+SLOW_STEPS = (0.05, 0.3, 1.0)  # of the steps of a node whose steps are slow
+SLOW_STEP_US_MAX = 200
 RESTART_DELAY_S, RESTART_DELAY_MAX_S = 0.1, 10.0  # of a supervisor, for a broker that ended by itself: longer each time
 
 
@@ -50,6 +53,13 @@ class NodeClock:
         self._loop = loop
         self._offset_s = draw.uniform(-OFFSET_MAX_S, OFFSET_MAX_S)
         self._rate = 1 + draw.uniform(-DRIFT_MAX, DRIFT_MAX)
+        self._slow_steps: tuple[random.Random, float] | None = None
+        self._slow_steps_us = 0
+
+    def slow_down_steps(self, draw: random.Random) -> None:
+        """From now on some steps of jobs that go in slices end their slice, and take time. Less than a slice: a node that was busy all the
+        time would do nothing else."""
+        self._slow_steps = draw, draw.choice(SLOW_STEPS)
 
     def now_s(self) -> float:
         return EPOCH_S + self._offset_s + self._loop.time() * self._rate
@@ -67,7 +77,13 @@ class NodeClock:
         return self._loop.now_us // 1000
 
     def monotonic_us(self) -> int:
-        return self._loop.now_us
+        """For slices only: they ask after each step."""
+        if self._slow_steps is not None:
+            draw, share = self._slow_steps
+            if draw.random() < share:
+                self._slow_steps_us += SLICE_US
+                self._loop.take_time(draw.randrange(SLOW_STEP_US_MAX))
+        return self._loop.now_us + self._slow_steps_us
 
     def monotonic_ns(self) -> int:
         return self._loop.now_us * 1_000

@@ -37,7 +37,9 @@ def test_no_seed_breaks_a_promise() -> None:
     assert not failed, "\n\n".join(failed[:3])
     if SEEDS_COUNT >= 300:
         assert {kind for outcome in outcomes for kind in outcome.faults} == {*KINDS, *COMPACTION_FAULTS}, "a kind of fault never came"
-        assert {what for outcome in outcomes for what in outcome.covered} >= {"log compacted"}, "nothing was ever compacted"
+        assert {what for outcome in outcomes for what in outcome.covered} >= {"log compacted", "slow steps"}, (
+            "nothing was ever compacted, or nothing interrupted"
+        )
         covered = {what for outcome in outcomes for what in outcome.covered}
         assert covered >= {"classic group converted", "consumer group converted"}, "no group ever changed its protocol"
         assert any("groups loaded as they were written" in outcome.covered for outcome in outcomes), "no group was ever loaded"

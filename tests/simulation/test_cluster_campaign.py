@@ -39,7 +39,7 @@ REACHED = frozenset(
         "crash proven", "replica truncated", "unclean election", "eligible leader elected", "voters in the log", "told of a nearer replica",
         "fetch from a follower", "log compacted", "topic made anew", "classic group converted", "consumer group converted",
         "records deleted", "began within a batch", "reassignment away from a broker that is down", "replica wiped", "replica copied",
-        "silence proven",
+        "silence proven", "slow steps",
         *(shape.name for shape in SHAPES),
     }
 )  # fmt: skip

@@ -96,3 +96,37 @@ def test_an_error_in_a_callback_is_kept(loop: SimulatedLoop) -> None:
     loop.run_until_complete(asyncio.sleep(0))
 
     assert [str(context["exception"]) for context in loop.errors] == ["broken"]
+
+
+def test_what_falls_due_while_a_callback_takes_time_comes_after_it_in_its_order(loop: SimulatedLoop) -> None:
+    node, other = Life("node"), Life("other")
+    done: list[tuple[str, int]] = []
+
+    def note(what: str) -> None:
+        done.append((what, loop.now_us))
+
+    def work() -> None:
+        note("work begins")
+        loop.take_time(300)
+        loop.call_soon(note, "soon")
+
+    loop.call_in(node, work)
+    loop.call_in_later(node, 0.000_1, note, "timer of the node")
+    loop.call_in_later(other, 0.000_1, note, "timer of another")
+    loop.call_in_later(None, 0.000_3, loop.run_in, node, note, "bytes")
+    loop.run_until_complete(asyncio.sleep(0.001))
+
+    assert done == [("work begins", 0), ("timer of another", 100), ("soon", 300), ("timer of the node", 300), ("bytes", 300)]
+
+
+def test_a_node_that_is_paused_stays_so_when_its_callback_has_ended(loop: SimulatedLoop) -> None:
+    node = Life("node")
+    done: list[int] = []
+    loop.call_in(node, loop.take_time, 300)
+    loop.call_in_later(node, 0.000_1, lambda: done.append(loop.now_us))
+    loop.call_in_later(None, 0.000_2, loop.pause, node)
+    loop.call_in_later(None, 0.000_9, loop.resume, node)
+
+    loop.run_until_complete(asyncio.sleep(0.001))
+
+    assert done == [900]

@@ -14,6 +14,7 @@ import random
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +35,7 @@ from tests.simulation.mixed_group import MixedGroup
 from tests.simulation.nemesis import COMPACTION_FAULTS, KINDS, Nemesis
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.node import Node
+from tests.simulation.slices import all_requests_in_turns
 from tests.simulation.trace import Trace
 
 BROKER, PORT = "broker", 9092
@@ -124,6 +126,7 @@ class World:
     CONSUMER_GROUP_SHARE = 0.4  # of the seeds have members of a KIP-848 group
     CONSUMER_GROUP_MEMBERS_MAX = 4
     MIXED_GROUP_SHARE = 0.3  # of the seeds have a group of both protocols
+    SLOW_STEPS_SHARE = 0.3  # of the seeds have nodes whose long jobs and requests are interrupted
 
     def __init__(self, seed: int, *, keep_all: bool = False) -> None:
         self.seed = seed
@@ -134,6 +137,10 @@ class World:
         self.compacted = self._make_compacted()
         self.profile = self._draw_profile()
         self.nodes = self._make_nodes()
+        self._has_slow_steps = self._stream("slow steps 3").random() < self.SLOW_STEPS_SHARE
+        if self._has_slow_steps:
+            for node in self.nodes:
+                node.clock.slow_down_steps(self._stream(f"slow steps of {node.host}"))
         self.keys: list[Key] = [(topic, partition) for topic in (FLUSHED, PLAIN) for partition in range(PARTITIONS_COUNT)]
         self.admin: Admin = self._make_admin()
         self.clients: list[Client] = [*self._make_clients(), *self._make_consumer_group()]
@@ -150,7 +157,11 @@ class World:
         logger.setLevel(logging.INFO)
         logger.propagate = False
         try:
-            with self._group_watch.watching():
+            with ExitStack() as patches:
+                patches.enter_context(self._group_watch.watching())
+                if self._has_slow_steps:
+                    self.loop.trace.cover("slow steps")
+                    patches.enter_context(all_requests_in_turns())
                 findings = self._run()
         finally:
             logger.removeHandler(self._log)
