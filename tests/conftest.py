@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.in_process import guard_if_told
 from tests.support.in_process import pytest_addoption as pytest_addoption
+from tests.support.in_process import pytest_collection_finish as pytest_collection_finish
 from tests.support.in_process import pytest_collection_modifyitems as pytest_collection_modifyitems
 from tests.support.in_process import pytest_ignore_collect as pytest_ignore_collect
 from tests.support.installed import environment, wheel  # noqa: F401

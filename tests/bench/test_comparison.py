@@ -13,6 +13,8 @@ NOISE = 0.05  # standard deviation of a run, as a share of its value: an ordinar
 SITTINGS = 200
 RESAMPLES = 400
 
+pytestmark = pytest.mark.long("hundreds of sittings")
+
 
 def sitting(randomness: random.Random, *, slowdown: float, pairs: int = PAIRS_MIN) -> list[float]:
     """The ratios of pairs whose second is `slowdown` times as slow in truth."""

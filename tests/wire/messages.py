@@ -31,7 +31,7 @@ _LONG_TEXT = "long " * 40
 OWN_TAGS_FIRST = 7_500
 """Tagged fields from this one on are Barnabas's own: Kafka and other implementations do not know them."""
 
-RANDOM_MESSAGES = 20
+RANDOM_MESSAGES = 8
 """Of each message in each version."""
 
 

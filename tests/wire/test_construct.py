@@ -9,6 +9,8 @@ from protocol.schema import Message
 from tests.wire.construct_oracle import oracle
 from tests.wire.messages import ALL_MESSAGES, name_of, plain, random_messages, versions_of
 
+pytestmark = pytest.mark.long("a second opinion on what kio and the golden bytes judge")
+
 
 @pytest.mark.parametrize("cls", ALL_MESSAGES, ids=name_of)
 def test_bytes_are_those_of_the_construct_codec(cls: type[Message]) -> None:

@@ -16,7 +16,7 @@ from protocol.errors import DecodeError
 from protocol.schema import Message
 from tests.wire.messages import ALL_MESSAGES, name_of, populated, versions_of
 
-MUTATIONS_PER_VERSION = 300
+MUTATIONS_PER_VERSION = 100
 HURTFUL_INT32 = (-(2**31), -2, -1, 0, 1, 0x7FFF, 2**31 - 1)
 
 

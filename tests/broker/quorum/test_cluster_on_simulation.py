@@ -145,7 +145,7 @@ def run(made: Cluster, test: Awaitable[None]) -> None:
     made.loop.run_until_complete(asyncio.wait_for(test, 600))
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_what_is_asked_of_any_broker_is_seen_on_all(seed: int) -> None:
     with cluster(seed) as made:
 
@@ -162,7 +162,7 @@ def test_what_is_asked_of_any_broker_is_seen_on_all(seed: int) -> None:
         run(made, test())
 
 
-@pytest.mark.parametrize("seed", [4, 5, 6])
+@pytest.mark.parametrize("seed", [4, 5])
 def test_a_killed_leader_is_replaced_and_comes_back_as_a_follower(seed: int) -> None:
     with cluster(seed) as made:
 
@@ -186,7 +186,7 @@ def test_a_killed_leader_is_replaced_and_comes_back_as_a_follower(seed: int) -> 
         run(made, test())
 
 
-@pytest.mark.parametrize("seed", [7, 8, 9])
+@pytest.mark.parametrize("seed", [7, 8])
 def test_a_cluster_that_died_as_a_whole_serves_soon_after_its_start(seed: int) -> None:
     """There is nobody whose silence, or whose session's end, it would have to wait for."""
     with cluster(seed, settings={"min.insync.replicas": "2"}) as made:
@@ -213,7 +213,7 @@ def test_a_cluster_that_died_as_a_whole_serves_soon_after_its_start(seed: int) -
         run(made, test())
 
 
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", [11])
 def test_a_paused_leader_is_replaced_and_nobody_waits_for_it(seed: int) -> None:
     """Also a broker that has just asked it for something."""
     with cluster(seed) as made:

@@ -32,7 +32,7 @@ def drawn_key(draw: random.Random) -> bytes:
     return draw.choice((b"", b"key", b"\x00", b"k" * 40)) + bytes(draw.randrange(4)) + b"%d" % draw.randrange(MANY)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_it_finds_what_a_dict_would(seed: int) -> None:
     draw = random.Random(seed)
     offsets, expected = OffsetMap(LIMIT_BYTES), dict[bytes, int]()

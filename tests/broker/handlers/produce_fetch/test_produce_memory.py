@@ -87,6 +87,7 @@ def code(outcome: Deferred) -> int:
     return answer.responses[0].partition_responses[0].error_code
 
 
+@pytest.mark.long("unpacks two dozen bombs")
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_refused_bomb_leaves_nothing(tmp_path: Path, codec: Compression) -> None:
     room = Room(tmp_path)
