@@ -76,7 +76,7 @@ class PreparedResponse:
         return _ThrottledResponse(self, self._template.throttle_position, throttle_time_ms)
 
 
-class EncodedTopicRecordsResponse(PreparedResponse):
+class PreparedRecordsResponse(PreparedResponse):
     """One with a field of records, which stay the object they are and leave between the bytes before and after them."""
 
     __slots__ = ("_records", "_size_bytes")

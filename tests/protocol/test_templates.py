@@ -13,8 +13,8 @@ from protocol.messages.produce import PartitionProduceResponse, ProduceResponse,
 from protocol.templates import (
     JOINED_SIZE_MAX,
     RECORDS_SPECIMEN,
-    EncodedTopicRecordsResponse,
     Hole,
+    PreparedRecordsResponse,
     PreparedResponse,
     compile_records_template,
     compile_template,
@@ -66,7 +66,7 @@ def test_records_leave_between_the_bytes_that_the_codec_puts_around_them(version
 
     for size in (0, 1, 126, 127, JOINED_SIZE_MAX, JOINED_SIZE_MAX + 1, 1_000_000):
         records = bytes(size)
-        encoded = EncodedTopicRecordsResponse(template, (2**40,), records, len(records))
+        encoded = PreparedRecordsResponse(template, (2**40,), records, len(records))
         for chunks, throttle_time_ms in ((encoded.to_chunks(77), 0), (encoded.throttled(1_234).to_chunks(77), 1_234)):
             assert b"".join(chunks) == framed(FETCH, version, message(2**40, records, throttle_time_ms=throttle_time_ms)), size
             assert len(chunks) == 1 if size <= JOINED_SIZE_MAX else chunks[1] is records

@@ -28,8 +28,8 @@ from protocol.messages.fetch import (
 )
 from protocol.templates import (
     RECORDS_SPECIMEN,
-    EncodedTopicRecordsResponse,
     Hole,
+    PreparedRecordsResponse,
     PreparedResponse,
     RecordsTemplate,
     compile_records_template,
@@ -95,7 +95,7 @@ class FetchAnswers:
         else:
             topic_metrics.bytes_out += size_bytes
         values = (session_id, target.partition, read.high_watermark, read.last_stable_offset, read.log_start_offset)
-        return EncodedTopicRecordsResponse(template, values, read.records, size_bytes)
+        return PreparedRecordsResponse(template, values, read.records, size_bytes)
 
     def _add_template(self, key: tuple[int, str, bytes, bool]) -> None:
         if len(self._templates) >= TEMPLATES_MAX:
