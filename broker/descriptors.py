@@ -46,7 +46,7 @@ def raise_limit() -> int:
 def make_table() -> None:
     """Let the kernel make room for as many descriptors as the limit allows, TABLE_MAX at most; before the process has a second thread.
 
-    The table grows by doubling. In a process of several threads whoever needs the larger one, and whoever opens anything meanwhile, waits
+    The table grows by doubling. In a process of several threads every thread that needs the larger one, or opens anything meanwhile, waits
     until every core has let go of the old one (synchronize_rcu): 7 to 20 ms on the loop, at the 256th connection, the 512th, and so on.
     """
     limit = raise_limit()

@@ -223,7 +223,7 @@ def rename(source: Path, target: Path, disk: Disk = SYSTEM_DISK) -> None:
 
 
 def sync_file(path: Path, disk: Disk = SYSTEM_DISK) -> None:
-    """Makes a file's data durable that nobody holds open; does nothing when it was removed. Raises OSError, which is never retried."""
+    """Makes the data of a closed file durable; does nothing when it was removed. Raises OSError, which is never retried."""
     try:
         descriptor = disk.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

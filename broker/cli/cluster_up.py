@@ -186,7 +186,7 @@ class LocalCluster:
                 await process.wait()
 
     def _watch_stdin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """End with whoever holds the other end of standard input, if it is a pipe."""
+        """End when the other end of standard input is closed, if that is a pipe."""
         mode = os.fstat(STDIN).st_mode
         if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
             return

@@ -77,7 +77,7 @@ class Ephemeral:
     def _load_config(self, overrides: Sequence[str]) -> ServerConfig:
         """The settings: ours, then `overrides`; neither a file nor the environment, so that a test means the same everywhere.
 
-        Makes the directory. Raises ConfigError, also for a key that is no property: nobody reads a test broker's warnings.
+        Makes the directory. Raises ConfigError, also for a key that is no property: a test broker's warnings are not read.
         """
         given = {override.partition("=")[0].strip() for override in overrides}
         self._owns_data = not given & {"log.dirs", "log.dir"}
@@ -122,7 +122,7 @@ class Ephemeral:
             with contextlib.suppress(RuntimeError):  # the loop has closed: the broker was stopping already
                 loop.call_soon_threadsafe(broker.request_stop, 0, "standard input has closed")
             time.sleep(STOP_TIMEOUT_S)
-        # A stop in good order would write files that nobody will read.
+        # A clean stop would write files that are never read.
         self._remove()
         os._exit(0 if self._owns_data else 1)
 

@@ -234,7 +234,7 @@ class BrokerControl:
         """Whether there is no other broker, alive or not."""
         return all(each == node_id for each in self._state.brokers)
 
-    # -- fencing, and leaving for good -----------------------------------------------------------------------------
+    # -- fencing and unregistration ----------------------------------------------------------------------------------
 
     def find_expired(self, now_ms: int) -> list[int]:
         """Returns the brokers to be fenced: their sessions have timed out."""

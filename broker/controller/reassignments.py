@@ -124,15 +124,15 @@ class Reassignments:
     def _records(self, together: _Together) -> list[PartitionChangeRecord]:
         """Returns the records, computed on the present state."""
         is_fresh = together.brokers == self._elections.usable_brokers()
-        standing = _Together(self._elections)
+        current = _Together(self._elections)
         for change in together.changes:
             assert change.record is not None
             topic = self._state.topics_by_id.get(change.record.topic_id)
             if is_fresh and topic is not None and topic.partitions[change.asked.partition_index] is change.image:
-                standing.changes.append(change)
+                current.changes.append(change)
             else:
-                self._compute(standing, change, is_anew=True)  # its topic may be deleted, or be a new one of that name
-        return [change.record for change in standing.changes if change.record is not None]
+                self._compute(current, change, is_anew=True)  # its topic may be deleted, or be a new one of that name
+        return [change.record for change in current.changes if change.record is not None]
 
     def _alter(self, name: str, asked: ReassignablePartition, *, allows_change: bool) -> PartitionChangeRecord | None:
         topic = self._state.topics.get(name)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from broker.metadata.image import BrokerImage
 
 BACKOFF_MS = 30_000
-"""After a broker was fenced for its silence only its session counts for so long: one that reaches the controller, and that nobody reaches,
-would be fenced and unfenced again and again."""
+"""For this time after a broker was fenced for its silence, only the end of its session fences it. Otherwise a broker that reaches the
+controller, but cannot be reached, would be fenced and unfenced again and again."""
 
 AskOnce = Callable[[tuple[str, int], Callable[[bool], None]], None]
 """Asks the node at that address (host and port), and tells once whether it was silent."""

@@ -56,7 +56,7 @@ Compute = Callable[[Topic, int], Steps[tuple[Sequence[Any], Result]]]
 """Computes a topic's records and its answer, given how many records there are before its own."""
 
 Brokers = Mapping[int, BrokerImage]
-"""As they were when the computing of a topic's records began; it begins anew when they have changed meanwhile."""
+"""The facts on which the computing of a topic's records began. It starts again if they have changed meanwhile."""
 
 
 class TopicControl:
@@ -411,7 +411,7 @@ class TopicControl:
     def _check_partitions_count(self, new_count: int) -> None:
         """Raises KafkaError POLICY_VIOLATION, for the whole request, when `new_count` partitions are more than there is room for."""
         if self._state.partitions_count + new_count <= self._replicas_max:
-            return  # whoever has them
+            return  # other brokers have them
         present_count = self._count_hosted()
         if present_count + new_count > self._replicas_max:
             why = f"There are {present_count} partitions; the descriptor limit of the broker allows {self._replicas_max}."

@@ -50,7 +50,7 @@ class BrokerImage(NamedTuple):
     incarnation_id: bytes = bytes(16)
     log_dirs: tuple[bytes, ...] = ()
     cordoned_log_dirs: tuple[bytes, ...] | None = None
-    """Those that get no new replicas; None where nobody said it."""
+    """The directories that get no new replicas; None if that was never reported."""
     registration: Any = None
     """The RegisterBrokerRecord it began with, for what is only stored: security protocols and feature ranges."""
 

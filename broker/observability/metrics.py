@@ -122,7 +122,7 @@ class RequestSample(NamedTuple):
 
 
 class MetricsSnapshot(NamedTuple):
-    """Everything the broker knew at one moment, shared with nobody."""
+    """All metrics at one moment; a copy."""
 
     all_topics: dict[str, int]
     topics: dict[str, dict[str, int]]
@@ -133,7 +133,7 @@ class MetricsSnapshot(NamedTuple):
     connections_created: dict[str, int]
     gauges: list[GaugeSample]
     collected: list[Iterable[GaugeSample]]
-    """What collectors have gathered, to be made into gauges by whoever renders them."""
+    """What collectors have gathered, which the renderer turns into gauges."""
 
 
 class Metrics:

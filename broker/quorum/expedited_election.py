@@ -23,7 +23,7 @@ STEP_MS = 20
 LOOK_MS = 100
 """How long a voter that was just started looks for a leader before it stands: a connection and a fetch take a few milliseconds."""
 ELECTION_MS = 100
-"""How long the first election may take. It is lost, and begun anew, when the votes are shared."""
+"""How long the first election may take. Split votes lose it, and it is repeated."""
 TRIES_MAX = 6
 """After that the quorum's timeouts count again, and a leader that is gone as any other voter: its next life may be needed."""
 ALONE_MAX_MS = 30_000

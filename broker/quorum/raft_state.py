@@ -105,7 +105,7 @@ class Follower:
         self.fetch_deadline_ms = fetch_deadline_ms
         self.update_voter_deadline_ms = update_voter_deadline_ms
         self.has_fetched = False
-        """Whether a fetch from this leader succeeded: then the leader lives, and nobody else gets a pre-vote."""
+        """Whether a fetch from this leader succeeded: then the leader is alive, and no other voter gets a pre-vote."""
         self.fetching_snapshot: OffsetAndEpoch | None = None
         self.snapshot_position = 0
         self.has_updated_leader = False

@@ -107,7 +107,7 @@ def _config_for_check(entry: AppendEntry) -> LogConfig | None:
 
 
 def _is_outdated(entries: list[AppendEntry], configs: list[LogConfig | None]) -> bool:
-    """Whether settings were altered during the check: the append would check the records anew, on the loop."""
+    """Whether settings were altered during the check: the append would check the records again, on the loop."""
     for (_, partition, _), config in zip(entries, configs, strict=True):
         if config is not None and partition is not None and partition.log.config is not config and partition.log.config != config:
             return True

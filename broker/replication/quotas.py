@@ -116,7 +116,7 @@ class ReplicationQuotas:
         self.leader = quota(config.replication_quota_window_size_seconds, config.replication_quota_window_num)
         self.follower = quota(config.replication_quota_window_size_seconds, config.replication_quota_window_num)
         self.moves = quota(config.alter_log_dirs_replication_quota_window_size_seconds, config.alter_log_dirs_replication_quota_window_num)
-        """Between log directories. It names no topics: whoever moves replicas bounds them all."""
+        """The throttle of moves between log directories. It has no list of topics: it bounds all moves."""
 
     def take_over_rates(self) -> None:
         """Called when the brokers' dynamic configs have changed."""
