@@ -30,6 +30,8 @@ from tests.support.process import ServerProcess
 PARTITION_COUNTS = {"a": 3, "b": 1, "c": 4}
 """The topics that exist at the begin."""
 EXPRESSION_WAIT_S = 5.0
+CLASSIC_PROTOCOL = 0
+"""As ConsumerGroupDescribe names the protocol that a member speaks."""
 EVERY_PARTITION = [0, 1, 2, 3, 9]
 TIMES_AND_HASHES = {"commit_timestamp", "assignment_timestamp", "timestamp", "current_state_timestamp", "version", "metadata_hash"}
 """Not compared of stored records: a group's hash is that of its topics' ids, and a regular expression's version an offset of metadata."""
@@ -77,7 +79,7 @@ class ConsumerGroupSession:
             steps.GrowTopic: lambda step: self._coordinator.grow_topic(self._topic(step.name), step.partitions),
             steps.ClassicJoin: self._join,
             steps.ClassicSync: lambda step: self._classic(step).sync(self._connection, self._group_id, step),
-            steps.ClassicBeat: lambda step: self._classic(step).beat(self._connection, self._group_id, step),
+            steps.ClassicBeat: self._beat_classic,
             steps.ClassicLeave: lambda step: self._classic(step).leave(self._connection, self._group_id, step),
         }
 
@@ -118,9 +120,12 @@ class ConsumerGroupSession:
         had_found, self._has_found_topics = self._has_found_topics, self._is_any_found()
         if had_found:
             return
-        described = self._connection.ask(ConsumerGroupDescribeRequest(group_ids=[self._group_id]), 1)
-        if any(member.subscribed_topic_regex for group in described.groups for member in group.members):
+        if any(member.subscribed_topic_regex for member in self._described_members()):
             self._has_found_topics = is_met_within(EXPRESSION_WAIT_S, self._is_any_found)
+
+    def _described_members(self) -> list[Any]:
+        described = self._connection.ask(ConsumerGroupDescribeRequest(group_ids=[self._group_id]), 1)
+        return [member for group in described.groups for member in group.members]
 
     def _is_any_found(self) -> bool:
         return any("RegularExpression" in key for key in self._coordinator.records(self._group_id))
@@ -157,6 +162,11 @@ class ConsumerGroupSession:
         if answer.error_code == 0:
             self._await_expressions()
         return answer
+
+    def _beat_classic(self, step: steps.ClassicBeat) -> Any:
+        """The answer, and whether the group is a KIP-848 group of such members alone."""
+        is_alone = {member.member_type for member in self._described_members()} == {CLASSIC_PROTOCOL}
+        return {"heartbeat": self._classic(step).beat(self._connection, self._group_id, step), "is_alone": is_alone}
 
     def _member_id(self, name: str) -> str:
         return self._classic_members[name].member_id if name in self._classic_members else name

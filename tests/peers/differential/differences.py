@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from protocol.errors import ErrorCode
 from tests.peers.differential import admin_steps, consumer_group_steps, data_steps
 from tests.peers.differential.data_steps import Damage
 from tests.peers.differential.exchange import Exchange, Part
@@ -231,6 +232,16 @@ CONSUMER_GROUPS = (
         "do not read them, or to none",
         _is_assigned_as_if_all_read_the_same,
         is_end=True,
+    ),
+    Difference(
+        "where all members speak the classic protocol a new epoch has them join again; Kafka waits until somebody joins, and what a member "
+        "that left had is read by nobody",
+        lambda place: (
+            place.exchange.part is Part.ANSWER
+            and isinstance(place.exchange.step, consumer_group_steps.ClassicBeat)
+            and place.exchange.ours["is_alone"]
+            and (place.field, place.theirs, place.ours) == ("error_code", ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
+        ),
     ),
     Difference(
         "the patterns are RE2's in both, the words about one that is none are their library's",
