@@ -27,6 +27,8 @@ class ClassicMember:
     """What it knows by the answers."""
 
     member_id: str = ""
+    ids: dict[str, None] = field(default_factory=dict)
+    """All that it has had or was offered, in their order: the group may still have members of the older ones."""
     generation: int = -1
     previous_generation: int = -1
     protocol_name: str | None = None
@@ -52,12 +54,19 @@ class ClassicMember:
         answer = connection.ask(request, step.version)
         while answer.error_code == MEMBER_ID_REQUIRED and _is_behind_others(answer.member_id):
             answer = connection.ask(request, step.version)
-        if answer.error_code in (0, MEMBER_ID_REQUIRED):
-            self.member_id = answer.member_id  # a refusal repeats what the request said
+        if answer.error_code in (0, MEMBER_ID_REQUIRED) and answer.member_id:  # a refusal repeats what the request said
+            self.ids[answer.member_id] = None
+            if answer.error_code == 0 or not self._goes_on_without(answer.member_id):
+                self.member_id = answer.member_id
         if answer.error_code == 0:
             self.previous_generation, self.generation = self.generation, answer.generation_id
             self.protocol_name = answer.protocol_name
         return answer
+
+    def _goes_on_without(self, offered_id: str) -> bool:
+        """Whether the offered id is not taken: in a KIP-848 group two ids that the broker draws would be in another order in the other
+        broker. In a classic group an id that nobody takes would hold up the others."""
+        return bool(self.member_id) and not offered_id.startswith(CLIENT_ID)
 
     def sync(self, connection: Connection, group_id: str, step: ClassicSync) -> Any:
         request = SyncGroupRequest(

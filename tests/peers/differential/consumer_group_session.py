@@ -230,7 +230,11 @@ class ConsumerGroupSession:
         return self._plain(dict(sorted(self._coordinator.records(self._group_id).items())), left_out=TIMES_AND_HASHES)
 
     def _plain(self, answer: Any, **options: Any) -> Any:
-        names = {member.member_id: name for name, member in self._classic_members.items() if member.member_id}
+        names = {
+            member_id: f"{name} {number}"
+            for name, member in self._classic_members.items()
+            for number, member_id in enumerate(member.ids, 1)
+        }
         return plain(answer, names={**self._coordinator.topic_names, **names}, **options)
 
     # Topics.
