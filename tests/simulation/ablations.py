@@ -169,7 +169,7 @@ BROKEN_BY: dict[str, frozenset[str]] = {
 KEPT_SEEDS = {
     "forget_producers_at_a_restart": 3,
     "acknowledge_before_the_fsync": 7,
-    "trust_the_index_in_recovery": 114,
+    "trust_the_index_in_recovery": 590,
     "leave_a_torn_tail": 2,
     "answer_group_commits_early": 13,
     "drop_tombstones_at_once": 10,
