@@ -1,6 +1,6 @@
-"""CoordinatorLog: what a coordinator needs of the log that keeps its state, and the implementation over the ReplicaManager.
+"""CoordinatorLog: the interface of the log that keeps a coordinator's state, and its implementation over the ReplicaManager.
 
-State machines know only the protocol, so that tests and simulations can give them a list of bytes.
+State machines know only the interface, so that tests and simulations can give them a list of bytes.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from storage.log import Log
 
 LOAD_CHUNK_BYTES = 256 * 1024
-"""How much of the log is read at a time while loading; a larger batch is read whole."""
+"""Bytes of the log that are read at a time while loading. A larger batch is read whole."""
 
 COMMIT_WAIT_MS = 2**31 - 1
-"""An append waits for its commit as long as this broker leads: a record in the log counts in the end, so the coordinator must see
-when. How long its client waits is the coordinator's own affair (offsets.commit.timeout.ms)."""
+"""An append waits for its commit as long as this broker leads: an appended record may be committed at any time, and the coordinator must
+learn when. The coordinator itself limits how long its client waits (offsets.commit.timeout.ms)."""
 
 Buffer = bytes | bytearray | memoryview
 
 OnCommitted = Callable[[ErrorCode], None]
 
 LogChunks = Generator[Buffer | Deferred, Any, None]
-"""Chunks of a log. A Deferred comes between them where the disk has to be waited for; what it completes with is to be sent back."""
+"""Chunks of a log. Between them comes a Deferred wherever a read waits for the disk. The caller sends back the Deferred's value."""
 
 
 class CoordinatorLog(Protocol):
@@ -48,23 +48,23 @@ class CoordinatorLog(Protocol):
         """How many partitions the topic has, or will have when it is created."""
 
     def append(self, partition: int, records: list[SimpleRecord], on_committed: OnCommitted) -> None:
-        """Append the records as one batch; `on_committed` is called once.
+        """Append the records as one batch. `on_committed` is called once.
 
-        Before this returns: with NONE if they are committed already, with an error if they were not appended. Otherwise they are
-        appended, and it is called later: with NONE when they are committed, with an error when this broker cannot know any more.
+        It is called before this returns with NONE if the records are committed already, and with an error if they were not appended.
+        Otherwise it is called later: with NONE when the records are committed, or with an error when this broker can no longer know.
         """
 
     def read(self, partition: int) -> LogChunks:
         """The partition's whole batches from its start to its end, a chunk at a time.
 
-        KafkaError when this broker does not lead the partition (any more).
+        KafkaError if this broker does not lead the partition, or no longer does.
         """
 
     def committed_end_offset(self, partition: int) -> int:
-        """Up to where (exclusive) the log is committed. KafkaError as for `read`."""
+        """The offset, exclusive, up to which the log is committed. KafkaError as for `read`."""
 
     def when_committed(self, partition: int, end_offset: int, on_committed: OnCommitted) -> None:
-        """As the end of `append`, for records below `end_offset` that are in the log already."""
+        """Call `on_committed` as `append` does, for records below `end_offset` that are in the log already."""
 
 
 class ReplicatedCoordinatorLog:
@@ -80,7 +80,7 @@ class ReplicatedCoordinatorLog:
         compression: Compression = Compression.NONE,
         run_blocking: RunBlocking | None = None,
     ) -> None:
-        """With `run_blocking`, what is not in memory is read in by a thread."""
+        """With `run_blocking`, a thread reads what is not in the page cache."""
         self._topic = topic
         self._replica_manager = replica_manager
         self._metadata = metadata
@@ -138,7 +138,7 @@ def _read_chunk(log: Log, offset: int, end_offset: int) -> bytes:
 
 def _outcome(results: list[PartitionAppendResult]) -> ErrorCode:
     error = ErrorCode(results[0].error_code)
-    # The high watermark has passed the records when this is said: they are committed, on fewer replicas than wished.
+    # At this error the high watermark has passed the records: they are committed, on fewer replicas than min.insync.replicas.
     return ErrorCode.NONE if error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND else error
 
 

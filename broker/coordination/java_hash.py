@@ -1,14 +1,14 @@
-"""Java's String.hashCode, which decides which partition of an internal topic keeps what an id names. Pure."""
+"""Java's String.hashCode, which maps an id (of a group or a transaction) to a partition of an internal topic. Pure."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
 CACHED_LENGTH_MAX = 100
-"""Characters of an id whose hash is remembered. Real ids are shorter; strangers' long ones must not fill the memory."""
+"""Characters of the longest id whose hash is cached. Real ids are shorter, and long ids of strangers must not fill the memory."""
 
 HASHES_CACHED = 10_000
-"""At most 5 MB with the ids."""
+"""Hashes in the cache: at most 5 MB with the ids."""
 
 _MASK_32 = 0xFFFFFFFF
 

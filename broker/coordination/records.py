@@ -1,7 +1,7 @@
-"""Records of a coordinator's log: one table says for each type how it is coded and who replays it.
+"""Records of a coordinator's log. One table says for each record type how it is encoded and which method replays it.
 
-A record's key is an int16 that tells its type, then the key's message; its value an int16 with a version, then the value's message.
-A null value is a tombstone. So it is in `__consumer_offsets`, `__transaction_state` and `__share_group_state`.
+A record's key is an int16, the type, and the key's message. Its value is an int16, the version, and the value's message. A null value is
+a tombstone. `__consumer_offsets`, `__transaction_state` and `__share_group_state` all have this format.
 
 Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRecord, CoordinatorRecordSerde and CoordinatorResult.
 """
@@ -20,16 +20,16 @@ from protocol.schema import schema_of
 Machine = TypeVar("Machine")
 
 KEY_VERSION = 0
-"""Every key's own version; what looks like its version on disk is the record's type."""
+"""The version of every key's message. The number before a key on disk is the record's type, not a version."""
 
 NO_PRODUCER_ID = -1
 
 Replay = Callable[[Any, Any, int], None]
-"""Makes a record true: key, value (None for a tombstone), and the producer whose open transaction it belongs to, or NO_PRODUCER_ID."""
+"""Applies a record: key, value (None for a tombstone), and the producer whose open transaction it belongs to, or NO_PRODUCER_ID."""
 
 
 class CoordinatorRecord:
-    """One change of durable state: a key and a value of one RecordType. The value None is the tombstone that ends what the key names."""
+    """One change of durable state: a key and a value of one RecordType. The value None is a tombstone, which deletes the key's state."""
 
     __slots__ = ("key", "value")
 
@@ -42,10 +42,10 @@ class CoordinatorRecord:
 
 
 class CoordinatorResult(NamedTuple):
-    """What an operation on a coordinator's state came to: records to append, and what to do once they are committed or refused.
+    """The result of an operation on a coordinator's state: records to append, and callbacks.
 
-    The records are replayed when they are appended; `on_replayed` is called then, to set up what is not durable, and writes nothing.
-    `on_committed(NONE)`: they are committed. With an error they were not appended, or what they do is not known here.
+    The records are replayed when they are appended. `on_replayed` is called then, to set up soft state; it writes nothing.
+    `on_committed(NONE)` says that the records are committed. An error says that they were not appended, or that their fate is unknown.
     """
 
     records: list[CoordinatorRecord]
@@ -54,15 +54,15 @@ class CoordinatorResult(NamedTuple):
 
 
 class UnknownRecordTypeError(Exception):
-    """A record of a type that the table has not: a later version's, or one left over from a downgrade."""
+    """The table does not have the record's type. A later version wrote it, perhaps before a downgrade."""
 
 
 class RecordType(Generic[Machine]):
     """One row of a coordinator's table.
 
-    `key_class` has the number that stands before the key in its schema; `value_version` says in which version to write a value; `owner`
-    is the method of a state machine that replays these records; `encode_key` makes a record's whole key, where something is faster than
-    the codec; `older_numbers` are read, never written."""
+    `key_class`'s schema has the type's number. `value_version` returns the version in which to write a value. `owner` is the method of a
+    state machine that replays these records. `encode_key` makes a record's whole key, if there is a faster way than the codec.
+    `older_numbers` are read and never written."""
 
     __slots__ = ("_encode_key", "_value_encoders", "key_class", "older_numbers", "owner", "value_class", "value_version")
 
@@ -103,8 +103,8 @@ class RecordType(Generic[Machine]):
 
 
 class RecordTable(Generic[Machine]):
-    """The record types of one topic. `load_more` gives rows that a broker may never need; it is called at the first record of a type that
-    is not among `rows`."""
+    """The record types of one topic. `load_more` returns rows that a broker may never need. It is called at the first record of a type
+    that is not among `rows`."""
 
     def __init__(self, rows: Iterable[RecordType[Machine]], load_more: Callable[[], Iterable[RecordType[Machine]]] | None = None) -> None:
         self._by_number: dict[int, RecordType[Machine]] = {}
@@ -129,7 +129,7 @@ class RecordTable(Generic[Machine]):
         return self._by_key[key_class]
 
     def encode(self, record: CoordinatorRecord, now_ms: int) -> SimpleRecord:
-        """The record as it is stored. ValueError for what no stored field can hold."""
+        """The record as it is stored. ValueError if a value does not fit into its stored field."""
         key, value = record.key, record.value
         row = self.row_of(type(key))
         return SimpleRecord(row.encode_key(key), None if value is None else row.encode_value(value), timestamp=now_ms)
@@ -148,12 +148,12 @@ class RecordTable(Generic[Machine]):
         return CoordinatorRecord(record_key, None if value is None else decode_with_version(row.value_class, value)[0])
 
     def bind(self, machine: Machine) -> dict[type[Any], Replay]:
-        """Who replays the records of each class of keys; found at the first such record."""
+        """The method that replays the records of each class of keys. It is looked up at the first such record."""
         return _Owners(self, machine)
 
 
 class _Owners(dict[type[Any], Replay], Generic[Machine]):
-    """The owners of one state machine, by the class of keys."""
+    """The replay methods of one state machine, by the class of keys."""
 
     def __init__(self, table: RecordTable[Machine], machine: Machine) -> None:
         self._table = table
@@ -165,12 +165,12 @@ class _Owners(dict[type[Any], Replay], Generic[Machine]):
 
 
 def encode_key(key: object) -> bytes:
-    """The type, then the message: for a key that is encoded once."""
+    """The type, then the message, without a kept encoder: for a key that is encoded once."""
     return VERSION.pack(_number_of(type(key))) + encode(key, KEY_VERSION)
 
 
 def _prefixed_encoder(number: int, cls: type[Any], version: int) -> Callable[[Any], bytes]:
-    """Encodes messages of a class behind an int16. The codec is looked up once: half of what a small message costs."""
+    """Encodes messages of a class after an int16. The codec is looked up once, because the look-up is half the cost of a small message."""
     prefix, encode_chunks = VERSION.pack(number), chunks_encoder(cls, version)
 
     def encode_prefixed(message: Any) -> bytes:

@@ -1,7 +1,7 @@
 """CoordinatorRuntime: the shards of one internal topic's partitions that this broker leads (Kafka's class of this name).
 
-Follows the partitions' leadership: a shard is loaded when this broker is elected and dropped when it is not. Finds the shard that a key
-belongs to. Knows nothing of what its shards coordinate: each client brings a state machine and a record table of its own.
+It follows the partitions' leadership: a shard is loaded when this broker becomes the leader and dropped when another does. It finds the
+shard that a key belongs to. Each user (groups, transactions) brings its own state machine and record table.
 
 Subscribe `on_metadata_delta` after the ReplicaManager, which must know that it leads before a log can be read.
 """
@@ -57,8 +57,8 @@ class CoordinatorRuntime(Generic[Machine]):
         self._limited_log = limited_log
         self._on_all_loaded = on_all_loaded
         self._shards: dict[int, Shard[Machine]] = {}
-        self._loads: deque[tuple[Shard[Machine], Load, Any]] = deque()  # those that can go on, with what they waited for
-        self._loads_waiting = 0  # for the disk
+        self._loads: deque[tuple[Shard[Machine], Load, Any]] = deque()  # loads that can continue, with the value that they waited for
+        self._loads_waiting = 0  # loads that wait for the disk
         self._loading = LoopJob(clock, self._load_all)
         self._due_timers = DueTimers(clock)
         self._is_running = False
@@ -124,12 +124,12 @@ class CoordinatorRuntime(Generic[Machine]):
         self._go_on(shard, shard.load(), None)
 
     def _reload(self, failed: Shard[Machine]) -> None:
-        """If this broker still leads, the log says what the state is. If not, it cannot be read, and the shard stays failed."""
+        """Load the shard again, if this broker still leads. Otherwise the log cannot be read, and the shard stays failed."""
         if self._shards.get(failed.partition) is failed:
             self._load(failed.partition, failed.leader_epoch)
 
     def _load_all(self) -> Generator[None, None, None]:
-        """One load after another. While one waits for the disk the next goes on."""
+        """Run one load after another. While one waits for the disk the next one continues."""
         while self._loads:
             yield from self._go_on_loading(*self._loads.popleft())
             if not self._loads and not self._loads_waiting:
@@ -149,7 +149,7 @@ class CoordinatorRuntime(Generic[Machine]):
         except StopIteration:
             pass  # it is loaded
         except KafkaError as e:
-            # Leadership moved, or the disk failed: what is kept there is looked for elsewhere.
+            # Leadership moved, or the disk failed: clients look for the coordinator on another broker.
             log.warning("partition %d of %s could not be loaded: %s", shard.partition, self._topic, e)
             shard.fail_loading()
         except Exception:
@@ -168,7 +168,7 @@ class CoordinatorRuntime(Generic[Machine]):
     # Which shard.
 
     def partition_for(self, key: str) -> int:
-        """The partition that keeps what this id names."""
+        """The partition that keeps the state of this id."""
         return positive_java_hash(key) % self._log.partition_count
 
     def get_shard(self, key: str) -> Shard[Machine]:
@@ -182,7 +182,7 @@ class CoordinatorRuntime(Generic[Machine]):
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR)
 
     def get_active_shards(self) -> list[Shard[Machine]]:
-        """All of them. COORDINATOR_LOAD_IN_PROGRESS while some are not known yet: a part would look like the whole."""
+        """All shards. COORDINATOR_LOAD_IN_PROGRESS while some are loading: a client could not tell a partial list from a whole one."""
         if not self._is_running:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if any(shard.state is ShardState.LOADING for shard in self._shards.values()):
@@ -190,9 +190,9 @@ class CoordinatorRuntime(Generic[Machine]):
         return self.active_shards()
 
     def active_shards(self) -> list[Shard[Machine]]:
-        """Those that are active now."""
+        """The shards that are active now."""
         return [shard for shard in self._shards.values() if shard.is_active]
 
     def shards(self) -> list[Shard[Machine]]:
-        """Those that are active or come to be so, and those that failed."""
+        """All shards: active, loading and failed ones."""
         return list(self._shards.values())

@@ -1,15 +1,16 @@
-"""Shard: the life of one partition's coordinator, and the writes in flight (Kafka's CoordinatorRuntime.CoordinatorContext).
+"""Shard: the lifecycle of one partition's coordinator, and the writes in flight (Kafka's CoordinatorRuntime.CoordinatorContext).
 
     LOADING --log read, and committed, to its end--> ACTIVE --another broker leads--> RESIGNED
        '--------------- cannot be read ----------------'---- a commit was lost ----> FAILED
 
-The one rule: an operation computes records and an answer; the records are replayed when they are appended, so that the next operation
-computes on them; the answer leaves when they are committed. Readers that must not see the uncommitted read through `timeline`. A record
-is replayed in the same way when the log is loaded, so that state that was loaded and state that was lived through are the same.
+An operation computes records and a response. The records are replayed when they are appended, so that the next operation computes on
+them. The response is sent when they are committed. Readers that must see committed state only read through `timeline`. Loading replays
+records in the same way, so that a loaded shard has the same state as one that wrote the records.
 
-A new leader's high watermark may lie below what its predecessor has acknowledged (KIP-207): a shard that became active at once would
-show older state than was shown before. So it stays LOADING until all that it has read is committed. A leader that cannot commit at all,
-for its ISR is too small, serves what it knows after the write timeout. Kafka's coordinator is active as soon as it has read the log.
+A new leader's high watermark may lie below offsets that its predecessor has acknowledged (KIP-207). A shard that became active at once
+would then show older state than its predecessor did. So the shard stays LOADING until everything that it has read is committed. If the
+leader cannot commit, because its ISR is too small, the shard becomes active after the write timeout. Kafka's coordinator is active as
+soon as it has read the log.
 
 A shard that loses leadership drops its state, timers and pending writes at once. Writes are never rolled back.
 
@@ -53,20 +54,21 @@ RESPONSE_ERRORS = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""The error that a coordinator's client gets when an append fails: it asked for no append (CoordinatorOperationExceptionHelper)."""
+"""The error that a coordinator's client gets when an append fails, as the client did not ask for an append
+(CoordinatorOperationExceptionHelper)."""
 
 
 class StateMachine(Protocol):
-    """What a shard is the coordinator of. Its record table says who replays which records (Kafka's CoordinatorShard)."""
+    """The state that a shard coordinates. The record table says which of its methods replays which records (Kafka's CoordinatorShard)."""
 
     def replay_end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """What was replayed for this producer's transaction counts now, or never."""
+        """The producer's transaction has ended: the records that were replayed for it take effect, or are dropped."""
 
     def on_loaded(self) -> None:
         """The shard is active: from now on it may write."""
 
     def on_unloaded(self) -> None:
-        """The shard is unloaded: answer all requests that still wait with NOT_COORDINATOR."""
+        """The shard is unloaded: answer all waiting requests with NOT_COORDINATOR."""
 
 
 Machine = TypeVar("Machine", bound=StateMachine)
@@ -84,7 +86,7 @@ class ShardState(Enum):
 
 
 class _Chunks:
-    """Iterates over LogChunks; `answer` is sent back for a Deferred."""
+    """Iterates over LogChunks. `answer` is the value that is sent back for a Deferred."""
 
     def __init__(self, chunks: LogChunks) -> None:
         self._chunks = chunks
@@ -99,7 +101,8 @@ class _Chunks:
 
 
 class _Write:
-    """An append in flight, or a wait for those before it, which has no changes. Completed once: by log, clock or shard end."""
+    """An append in flight, or, without changes, a wait for the appends before it. The log, the clock or the shard's end completes it,
+    once."""
 
     __slots__ = ("_on_committed", "changes", "is_appended", "is_completed", "outcome", "timer")
 
@@ -109,11 +112,11 @@ class _Write:
         self.is_appended = False
         self.is_completed = False
         self.outcome: ErrorCode | None = None
-        """What the log said of it."""
+        """The outcome that the log reported."""
         self.timer: Timer | None = None
 
     def complete(self, error: ErrorCode) -> None:
-        """An answer that fails is logged: the writes behind it must not suffer."""
+        """Call the callback. Its exception is logged, so that the writes behind this one are completed too."""
         if self.is_completed:
             return
         self.is_completed = True
@@ -126,7 +129,7 @@ class _Write:
 
 
 class Shard(Generic[Machine]):
-    """See the module's docstring. `on_failed` is called when the shard failed after it was active."""
+    """See the module's docstring. `on_failed` is called when the shard fails after it was active."""
 
     def __init__(
         self,
@@ -146,7 +149,7 @@ class Shard(Generic[Machine]):
         self.leader_epoch = leader_epoch
         self.state = ShardState.LOADING
         self.is_active = False
-        """Whether the state is ACTIVE, which every request asks."""
+        """Whether the state is ACTIVE: an attribute, because every request reads it."""
         self._log = coordinator_log
         self._clock = clock
         self._table = table
@@ -162,16 +165,16 @@ class Shard(Generic[Machine]):
 
     @property
     def has_writes(self) -> bool:
-        """Whether something is appended that is not committed yet."""
+        """Whether an append is not committed yet."""
         return bool(self._writes)
 
     # Writing.
 
     def write(self, result: CoordinatorResult) -> None:
-        """Append and replay the result's records, and tell the result once they are committed; at once if they were refused.
+        """Append and replay the result's records. `on_committed` is called once they are committed, or at once if they were refused.
 
-        A result without records is returned when the writes before it are committed: it was computed on them.
-        A client that waits longer than the write timeout gets REQUEST_TIMED_OUT, but the records count if they are committed later.
+        A result without records waits until the writes before it are committed, because it was computed on them.
+        A client that waits longer than the write timeout gets REQUEST_TIMED_OUT. The records still take effect if they are committed later.
         """
         assert self.is_active, "only an active shard writes"
         write = _Write(result.on_committed)
@@ -183,7 +186,7 @@ class Shard(Generic[Machine]):
         try:
             records = [self._table.encode(record, now_ms) for record in result.records]
         except ValueError as e:
-            # A name longer than a stored string may be; Kafka fails the request in the same way.
+            # A name is longer than a stored string may be. Kafka fails the request in the same way.
             self._limited_log.error("unencodable record", "partition %d: a record cannot be encoded: %s", self.partition, e)
             write.complete(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
@@ -214,7 +217,7 @@ class Shard(Generic[Machine]):
         self._await_commit(write)
 
     def _await_commit(self, write: _Write) -> None:
-        """Tell the write now if it is committed and none before it waits, else when that is so."""
+        """Complete the write when it is committed and no write before it waits, which may be now."""
         write.is_appended = True
         if write.outcome is not None and not self._writes:
             write.complete(write.outcome)
@@ -225,18 +228,18 @@ class Shard(Generic[Machine]):
     def _note_outcome(self, write: _Write, error: ErrorCode) -> None:
         write.outcome = error
         if not write.is_appended or not self._writes:
-            return  # `write` looks at the outcome itself, or the shard has ended
+            return  # `write` reads the outcome itself, or the shard has ended
         if error is not ErrorCode.NONE:
             self._fail(write, error)
             return
-        # In the order of the log, whatever the order in which its appends complete.
+        # Writes complete in the order of the log, even if its appends do not.
         while self._writes and self._writes[0].outcome is not None:
             finished = self._writes.popleft()
             self.timeline.commit(finished.changes)
             finished.complete(ErrorCode.NONE)
 
     def run(self, result: CoordinatorResult | None) -> None:
-        """Write what an operation came to, if anything."""
+        """Write an operation's result, if there is one."""
         if result is not None:
             self.write(result)
 
@@ -246,8 +249,7 @@ class Shard(Generic[Machine]):
             self.write(result if retry is None else self.retried(result, retry))
 
     def retried(self, result: CoordinatorResult, retry: Callable[[], None]) -> CoordinatorResult:
-        """The result, which calls `retry` too when its records were refused, or what became of them is not known: unless the shard has
-        ended."""
+        """The result, which also calls `retry` if its records were refused or their fate is unknown, unless the shard has ended."""
 
         def on_committed(error: ErrorCode) -> None:
             result.on_committed(error)
@@ -257,7 +259,7 @@ class Shard(Generic[Machine]):
         return result._replace(on_committed=on_committed)
 
     def when_loaded(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the shard is active, at once if it is; never if it does not come to that."""
+        """Call `callback` when the shard is active: at once if it is now, never if it ends before that."""
         if self.state is ShardState.LOADING:
             self._waiting_for_load.append(callback)
         elif self.is_active:
@@ -266,9 +268,9 @@ class Shard(Generic[Machine]):
     # Loading.
 
     def load(self) -> Load:
-        """Replay the partition's log. Yields None after each record; a Deferred has to be waited for, and what it completes with sent back.
+        """Replay the partition's log. Yields None after each record, or a Deferred, whose value the caller sends back.
 
-        What is above the high watermark is one write in flight: readers of the committed do not see it until it is committed."""
+        Everything above the high watermark is one write in flight: readers of committed state do not see it until it is committed."""
         replayed_count = 0
         uncommitted_end_offset: int | None = None
         for chunk in (chunks := _Chunks(self._log.read(self.partition))):
@@ -290,7 +292,7 @@ class Shard(Generic[Machine]):
             self._await_loaded(uncommitted_end_offset)
 
     def _await_loaded(self, end_offset: int) -> None:
-        """What was read and is not committed is one write in flight."""
+        """Make one write in flight of everything that was read and is not committed. The shard becomes active at its commit."""
 
         def note(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
@@ -315,7 +317,7 @@ class Shard(Generic[Machine]):
             callback()
 
     def _replay_batch(self, chunk: Buffer, position: int, header: BatchHeader) -> Generator[None, None, None]:
-        """Yields after each record. What cannot be read is skipped: the others must not suffer for it."""
+        """Yields after each record. An unreadable record or batch is logged and skipped, so that the rest of the shard loads."""
         try:
             if header.is_control:
                 marker = read_end_transaction_marker(chunk, position, header)
@@ -358,7 +360,7 @@ class Shard(Generic[Machine]):
         self._end(ShardState.FAILED)
 
     def _fail(self, write: _Write, error: ErrorCode) -> None:
-        """Memory and log may not say the same any more. Most likely another broker leads."""
+        """The state in memory may differ from the log now, so it is dropped. Most likely another broker leads."""
         self._limited_log.warning("lost write", "partition %d: a write was lost: %s; its state is dropped", self.partition, error.name)
         write.complete(error)
         self._end(ShardState.FAILED)

@@ -1,13 +1,13 @@
-"""Timeline: what a shard's dicts held at the last commit, while records are appended that are not committed yet (Kafka's
-SnapshotRegistry and TimelineHashMap).
+"""Timeline: the committed state of a shard's dicts, while appended records are not committed yet (Kafka's SnapshotRegistry and
+TimelineHashMap).
 
-The dicts themselves hold the state as it was written, which operations compute on. For each key that an uncommitted write changed, the
-timeline keeps what was there before. A reader that must not see the uncommitted asks `committed(mapping)`.
+The dicts themselves hold the state as written, on which operations compute. For each key that an uncommitted write changed, the timeline
+keeps the value before it. Readers that must see committed state only call `committed(mapping)`.
 
-Nothing is kept between `record` and `stop_recording` alone: where an append is its own commit nothing is recorded, and a change costs
-one comparison. There is no way back: a write that is lost ends the shard's life with all of its state.
+Changes are kept only between `record` and `stop_recording`. A broker whose appends are committed at once records nothing, and a change
+costs one comparison. A change is never undone: a lost write ends the shard with all of its state.
 
-Owned by a Shard. Only what changes durable state, which is replay, changes its dicts, and does so through `put` and `remove`.
+A Shard owns it. Only replay changes the dicts, through `put` and `remove`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Change = tuple[dict[Any, Any], Any]
 _ABSENT: Any = object()
 
 _Before = dict[Any, deque[Any]]
-"""For each changed key what it held before each write that changed it, oldest first: the first is what is committed."""
+"""For each changed key its value before each write that changed it, oldest first: the first is the committed value."""
 
 
 class Timeline:
@@ -53,7 +53,7 @@ class Timeline:
         del mapping[key]
 
     def record_added(self, mapping: dict[Key, Value], key: Key) -> None:
-        """The key was put into the dict by the operation whose records are being replayed."""
+        """Note that the operation whose records are being replayed has put the key into the dict."""
         if self._recorded is not None:
             self._note(mapping, key, _ABSENT)
 
@@ -65,19 +65,19 @@ class Timeline:
     # Writes in flight.
 
     def record(self) -> None:
-        """The changes that follow are not committed."""
+        """Begin a write: the changes from now on are not committed."""
         assert self._recorded is None, "one write is replayed at a time"
         self._recorded = []
 
     def stop_recording(self) -> list[Change]:
-        """The changes since `record`, to be given to `commit`, in the order of the log."""
+        """The changes since `record`. The caller gives them to `commit`, in the order of the log."""
         changes = self._recorded
         assert changes is not None, "nothing is recorded"
         self._recorded = None
         return changes
 
     def commit(self, changes: Sequence[Change]) -> None:
-        """The oldest write in flight is committed: what it changed is what counts."""
+        """The oldest write in flight, with these changes, is committed."""
         for mapping, key in changes:
             before = self._before[id(mapping)]
             before[key].popleft()
@@ -89,7 +89,7 @@ class Timeline:
     # Reading what is committed.
 
     def committed(self, mapping: Mapping[Key, Value]) -> Mapping[Key, Value]:
-        """The dict as committed, until the next change: itself, unless a write in flight changed it. To be read at once."""
+        """The dict as committed: the dict itself, unless a write in flight changed it. Valid until the next change, so read it at once."""
         before = self._before.get(id(mapping)) if self._before else None
         return mapping if before is None else _Committed(mapping, before)
 

@@ -1,11 +1,11 @@
-"""Named timers of one shard, which end with its life (Kafka's CoordinatorTimer).
+"""Named timers of one shard, which end with the shard (Kafka's CoordinatorTimer).
 
-A timer runs an operation that may produce records, so firing hands the operation to the shard instead of calling it alone.
-Most are session timeouts, pushed back by every heartbeat and every commit, and almost never fire: pushing back only moves the
-deadline, and the clock's timer, when it fires too early, is armed again for the rest (0.5 µs instead of a cancel and a call).
+A timer runs an operation that may produce records, so the shard runs the operation and writes its result.
+Most timers are session timeouts. Every heartbeat and every commit postpones them, and they almost never fire. Postponing only changes the
+deadline; the clock's timer fires too early then and is armed again for the rest (0.5 µs instead of a cancel and a call).
 
-Thousands may fall due together: the sessions of all members that are gone when a coordinator has loaded. A LoopJob runs their operations,
-those of all shards in the order in which they fell due. The end of a session takes 0.2 ms, because the group rebalances and writes a
+Thousands may fall due together, such as the sessions of all members that were gone when a coordinator had loaded. A LoopJob runs the
+operations of all shards in the order in which they fell due. The end of a session takes 0.2 ms, because the group rebalances and writes a
 record.
 """
 
@@ -25,11 +25,11 @@ RETRY_BACKOFF_MS = 500
 
 Operation = Callable[[], CoordinatorResult | None]
 TimerKey = tuple[str, ...]
-"""What the timer is for, then whose it is."""
+"""The timer's purpose, then the ids of its owner."""
 
 
 Run = Callable[[Operation, Callable[[], None] | None], None]
-"""Executes an operation, and calls what else it is given, if anything, when the operation's records were refused."""
+"""Executes an operation. The second argument, if not None, is called when the operation's records were refused."""
 
 
 class _Entry:
@@ -44,19 +44,19 @@ class _Entry:
 
 
 class DueTimers:
-    """Calls what falls due, in its order, in later turns of the loop."""
+    """Calls due timers in the order in which they fell due, in later turns of the loop."""
 
     def __init__(self, clock: Clock) -> None:
         self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._job = LoopJob(clock, self._call_waiting)
 
     def call(self, callback: Callable[..., None], *arguments: Any) -> None:
-        """Call `callback`, which looks whether it still has to be: until then its timer may be cancelled or pushed back."""
+        """Call `callback` in a later turn. It checks that its timer is still due, which may be cancelled or postponed until then."""
         self._waiting.append((callback, arguments))
         self._job.resume()
 
     def stop(self) -> None:
-        """Nothing is called any more."""
+        """Drop all waiting calls."""
         self._waiting.clear()
         self._job.stop()
 
@@ -68,7 +68,7 @@ class DueTimers:
                 yield
         finally:
             if self._waiting:
-                self._job.resume()  # one has failed: those behind it must not suffer
+                self._job.resume()  # a callback failed: the ones behind it are still called
 
 
 class CoordinatorTimers:
@@ -84,10 +84,10 @@ class CoordinatorTimers:
         return len(self._entries)
 
     def schedule(self, key: TimerKey, delay_ms: float, operation: Operation, *, is_retried: bool = False) -> None:
-        """Run `operation` in `delay_ms`, in place of whatever was scheduled under `key`.
+        """Run `operation` in `delay_ms`, in place of any operation that was scheduled under `key`.
 
-        With `is_retried` it is run again, until its records are written or something else is scheduled under `key`: for an operation that
-        nothing else would make up for."""
+        With `is_retried` the operation is run again until its records are written or another operation is scheduled under `key`. That is
+        for operations that no later event would repeat."""
         deadline_ms = self._clock.monotonic_ms() + delay_ms
         entry = self._entries.get(key)
         if entry is not None and entry.fires_at_ms <= deadline_ms:
@@ -101,12 +101,12 @@ class CoordinatorTimers:
         entry.timer = self._clock.call_later(delay_ms, self._fire, key, entry)
 
     def schedule_if_absent(self, key: TimerKey, delay_ms: float, operation: Operation, *, is_retried: bool = False) -> None:
-        """The same, unless something is scheduled under `key`."""
+        """The same, unless an operation is scheduled under `key` already."""
         if key not in self._entries:
             self.schedule(key, delay_ms, operation, is_retried=is_retried)
 
     def try_again(self, key: TimerKey, operation: Operation) -> None:
-        """Run an operation that was refused once more, unless something else is scheduled under `key` by now."""
+        """Run a refused operation once more, after a backoff, unless another one is scheduled under `key` by now."""
         self.schedule_if_absent(key, RETRY_BACKOFF_MS, operation, is_retried=True)
 
     def cancel(self, key: TimerKey) -> None:
@@ -123,13 +123,13 @@ class CoordinatorTimers:
             self._due.call(self._end, key, entry)
 
     def _end(self, key: TimerKey, entry: _Entry) -> None:
-        """It may have waited for its turn."""
+        """Run the operation, if the timer is still due after it has waited for its turn."""
         if self._is_due(key, entry):
             del self._entries[key]
             self._run(entry.operation, partial(self.try_again, key, entry.operation) if entry.is_retried else None)
 
     def _is_due(self, key: TimerKey, entry: _Entry) -> bool:
-        """Whether it has neither been cancelled nor pushed back: then it is armed again."""
+        """Whether the timer was neither cancelled nor postponed. A postponed timer is armed again."""
         if self._entries.get(key) is not entry:
             return False
         remaining_ms = entry.deadline_ms - self._clock.monotonic_ms()

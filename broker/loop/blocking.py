@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 
 class BlockingResult(Protocol):
-    """What a call will come to: the part of asyncio.Future that is used."""
+    """The result of a call that runs in a thread: the part of asyncio.Future that is used."""
 
     def add_done_callback(self, callback: Callable[[Any], object], /) -> object:
-        """Call `callback` with this, on the loop, once the call is done."""
+        """Call `callback` with this object, on the loop, once the call is done."""
 
     def result(self) -> Any:
-        """What the call returned; raises what it raised."""
+        """The value that the call returned. Raises the exception that it raised."""
 
     def __await__(self) -> Generator[Any, None, Any]:
         """As `result`, for code that awaits it."""

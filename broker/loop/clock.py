@@ -21,13 +21,13 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """What the broker knows of time."""
+    """The broker's only source of time."""
 
     def now_ms(self) -> int:
         """Wall clock, milliseconds since the Unix epoch. May jump; only record timestamps and retention use it."""
 
     def now_ns(self) -> int:
-        """The same in nanoseconds, for what asks it of every request: the system's clock calls no Python code for it."""
+        """The same in nanoseconds, for code that runs for every request: the system's clock calls no Python code for it."""
 
     def monotonic_ms(self) -> int:
         """Milliseconds that never go back; for every timeout and lease."""
@@ -36,7 +36,7 @@ class Clock(Protocol):
         """The same in microseconds, for waits shorter than a timer's."""
 
     def monotonic_ns(self) -> int:
-        """The same in nanoseconds, for what asks it of every request."""
+        """The same in nanoseconds, for code that runs for every request."""
 
     def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> Timer:
         """Call `callback(*arguments)` on the loop after `delay_ms` of monotonic time."""
@@ -50,7 +50,7 @@ class SystemClock:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._context = contextvars.copy_context()
-        """All timers run in this one: the broker has no context variables, and the loop would copy a context for each timer."""
+        """The context of all timers. The broker has no context variables; without it the loop would copy a context for each timer."""
 
     now_ns = staticmethod(time.time_ns)
     monotonic_ns = staticmethod(time.monotonic_ns)

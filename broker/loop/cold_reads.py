@@ -1,7 +1,7 @@
-"""Requests that look up what only the disk has: a thread brings it into the page cache, then the read is tried again on the loop.
+"""Reads of data that is not in the page cache: a thread brings it in, then the read is tried again on the loop.
 
-A consumer of old segments, or a search by timestamp, would otherwise keep the loop waiting for the disk, and every other client with it.
-Only the request is remembered between two tries, because what the first try saw may have changed.
+Otherwise a consumer of old segments, or a search by timestamp, would block the loop until the disk answers, and all other clients with it.
+Nothing but the request is kept between two tries, because the log may have changed meanwhile.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from broker.loop.blocking import RunBlocking
 from broker.loop.deferred import Deferred
 from storage.page_cache import ColdRead, not_waiting, waiting
 
-TRIES_MAX = 32  # for one request; then it waits on the loop, because memory is so short that pages are evicted before they are used
+TRIES_MAX = 32  # for one request. Then memory is so short that pages are evicted before they are used, and the read waits on the loop.
 
 
 def read_in_turns(
     read: Callable[[], Any], run_blocking: RunBlocking | None, arrival: Deferred | None = None
 ) -> Generator[Deferred, bool, Any]:
-    """What `read()` returns, for a request that goes in turns: others are served while a thread brings something in. `arrival` is of
-    `bring_in`, if a first try has raised ColdRead already."""
+    """Returns what `read()` returns. Yields a Deferred while a thread reads from the disk, so that other requests are served meanwhile.
+    `arrival` is the Deferred of `bring_in`, if a first try has raised ColdRead already."""
     tries, must_wait = 0, run_blocking is None
     while True:
         if arrival is not None:
@@ -32,11 +32,11 @@ def read_in_turns(
                 return read()
         except ColdRead as missing:
             assert run_blocking is not None, "a read that may wait for the disk raises no ColdRead"
-            arrival = bring_in(missing, run_blocking)  # `missing` itself goes: its traceback holds this frame
+            arrival = bring_in(missing, run_blocking)  # `missing` itself is not kept: its traceback holds this frame
 
 
 def bring_in(missing: ColdRead, run_blocking: RunBlocking) -> Deferred:
-    """A Deferred of whether the disk failed, so that the next try has to meet its error."""
+    """A Deferred of whether the disk failed. If it did, the next try waits on the loop and raises the disk's error."""
     arrived = Deferred()
     run_blocking(missing.bring_in).add_done_callback(lambda done: arrived.complete(done.exception() is not None))
     return arrived

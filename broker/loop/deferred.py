@@ -1,10 +1,10 @@
-"""A response that is not ready yet: what a handler returns when its request waits in a purgatory or for a coordinator.
+"""A response that is not ready yet: a handler returns it when its request waits in a purgatory or for a coordinator.
 
-Cheaper than a Future and synchronous: `complete` runs the callback at once, in the caller's stack, so the order of answers
-is the order of completions. One Deferred has one consumer (dispatch) and one producer (the code that parked the request).
+A Deferred is cheaper than a Future and synchronous: `complete` runs the callback at once, in the caller's stack, so responses leave in the
+order of completions. One Deferred has one consumer (dispatch) and one producer (the code that parked the request).
 
-The producer completes it from the middle of its own work, so the callback only encodes, sends and takes notes. It starts no request
-and changes no state of the broker's: RequestPipeline starts what comes next in a later turn of the loop.
+The producer completes it in the middle of its own work. So the callback only encodes, sends and takes notes: it starts no request and
+changes no state of the broker. RequestPipeline starts the next request in a later turn of the loop.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Deferred:
     `on_abandon`, if set by the producer, is called once when the consumer loses interest (its connection closed) before
     completion, so that the parked operation leaves its purgatory.
 
-    `complete` drops its references to value and callback: either may refer back to this object (an exception by its traceback, a callback
-    by what it does next), and such a cycle would outlive the request.
+    `complete` drops its references to value and callback. Either may refer back to this object (an exception by its traceback, a callback
+    by its closure), and such a cycle would outlive the request.
 
-    `holds_order`, set by the producer, says that the request has not had its effect yet, so that nothing that its connection sent later
-    may start, not even a Produce behind a Produce. It ends with `release_order`, which calls `on_order_released`, or with completion.
+    `holds_order`, set by the producer, says that the request has not had its effect yet. Until then no later request of the connection
+    may start, not even a Produce behind a Produce. `release_order`, which calls `on_order_released`, or completion ends it.
     """
 
     __slots__ = ("_callback", "holds_order", "is_done", "on_abandon", "on_order_released", "value")
@@ -52,7 +52,7 @@ class Deferred:
             callback(value)
 
     def resolve(self, compute: Callable[..., Any], *arguments: Any) -> None:
-        """Complete with what `compute` returns or raises. An answer that fails must not fail the caller, which only ended the wait."""
+        """Complete with what `compute` returns or raises. The caller only ended the wait, so a failed response must not fail the caller."""
         try:
             value = compute(*arguments)
         except Exception as e:
@@ -71,7 +71,7 @@ class Deferred:
             self.complete(outcome)
 
     def release_order(self) -> None:
-        """The request has had its effect and waits for its answer only: what came behind it may start."""
+        """The request has had its effect and waits only for its response: the connection's next request may start."""
         if self.holds_order:
             self.holds_order = False
             if self.on_order_released is not None:
@@ -79,12 +79,12 @@ class Deferred:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether nobody waits for the value any more."""
+        """Whether the consumer has lost interest in the value."""
         return self._callback is _ignore
 
     def take(self) -> Any:
-        """The value of a Deferred that is complete, handed over; raises it if it is an exception."""
-        assert self.is_done and self._callback is None, "take() is for what was answered at once and handed to nobody"
+        """Hand over the value of a Deferred that is complete and has no callback. Raises it if it is an exception."""
+        assert self.is_done and self._callback is None, "take() needs a completed value that was not handed over yet"
         value, self.value = self.value, None
         self._callback = _handed_over
         if isinstance(value, Exception):
@@ -105,7 +105,7 @@ class Deferred:
         callback(value)
 
     def abandon(self) -> None:
-        """The consumer is gone: completion, if it still comes, goes nowhere."""
+        """The consumer is gone. A later completion is ignored."""
         self._callback = _ignore
         self.on_order_released = None
         self.value = None

@@ -1,6 +1,6 @@
-"""A long job of the broker's own, in slices of the loop's time, so that clients are served meanwhile: LoopJob, and Slice for a coroutine.
+"""LoopJob runs a long job of the broker's own in slices, so that clients are served meanwhile. Slice does the same within a coroutine.
 
-What clients ask for goes through broker/loop/turns.py, where it is fair among them.
+Requests of clients go through broker/loop/turns.py, which is fair among connections.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from broker.loop.turns import SLICE_US
 
 
 class LoopJob:
-    """From `resume` on, each turn of the loop runs a slice of SLICE_US of the generator that `begin` makes, until it has ended.
+    """Runs the generator that `begin` makes. From `resume` on, each turn of the loop runs it for SLICE_US, until it has ended.
 
-    The generator yields after each step, which takes well under a millisecond; after a yield everything may have changed. The owner calls
-    `stop` in the end. An exception of the generator ends it and is raised to the loop; `resume` makes a new one."""
+    The generator yields after each step. A step takes well under a millisecond, and after a yield everything may have changed. The owner
+    calls `stop` in the end. An exception of the generator ends it and is raised to the loop; `resume` makes a new one."""
 
     __slots__ = ("_begin", "_clock", "_is_asked", "_is_in_slice", "_steps", "_timer")
 
@@ -25,29 +25,29 @@ class LoopJob:
         self._begin = begin
         self._steps: Generator[None, None, None] | None = None
         self._timer: Timer | None = None
-        self._is_asked = False  # again, since the generator began
+        self._is_asked = False  # whether `resume` was called since the generator began
         self._is_in_slice = False
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a slice comes in a later turn."""
+        """Whether a slice is scheduled for a later turn."""
         return self._timer is not None
 
     def resume(self) -> None:
-        """There is something to do: a generator that is running goes on, and another begins when it has ended."""
+        """There is work to do. A generator that is running continues, and another one begins when it has ended."""
         self._is_asked = True
         if not self._is_in_slice:
             self._schedule()
 
     def run_now(self) -> None:
-        """As `resume`, but the first slice runs before this returns, unless others come first: one that waits for its turn, or one that
-        is running. For what is nearly always little, and would else wait for a turn of the loop."""
+        """As `resume`, but the first slice runs before this returns, unless a slice is running or scheduled already. For work that is
+        nearly always small, which need not wait for a turn of the loop."""
         self._is_asked = True
         if not self._is_in_slice and self._timer is None:
             self._run_slice()
 
     def stop(self) -> None:
-        """Close the generator where it stands. No slice comes any more until `resume`."""
+        """Close the generator where it stands. No slice runs until the next `resume`."""
         self._is_asked = False
         if self._timer is not None:
             self._timer.cancel()
@@ -70,7 +70,7 @@ class LoopJob:
         self._is_in_slice = True
         try:
             for _ in steps:
-                if self._steps is not steps:  # stopped by what it did
+                if self._steps is not steps:  # the step called `stop`
                     steps.close()
                     break
                 if self._clock.monotonic_us() >= end_us:
@@ -87,7 +87,7 @@ class LoopJob:
 
 
 class Slice:
-    """For a coroutine that works long on the loop: it awaits `maybe_end` after each step, which takes well under a millisecond.
+    """For a coroutine with a long job. It awaits `maybe_end` after each step; a step takes well under a millisecond.
 
     After `maybe_end` everything may have changed."""
 
@@ -98,7 +98,7 @@ class Slice:
         self._end_us = clock.monotonic_us() + SLICE_US
 
     async def maybe_end(self) -> None:
-        """If SLICE_US are over, let others have a turn of the loop, and begin the next slice."""
+        """If the slice's SLICE_US are over, wait for the next turn of the loop, and begin a new slice."""
         if self._clock.monotonic_us() >= self._end_us:
             await asyncio.sleep(0)
             self._end_us = self._clock.monotonic_us() + SLICE_US

@@ -1,11 +1,11 @@
-"""Requests that take long go in turns, so that no client holds the loop.
+"""Long requests take turns, so that no client holds the loop.
 
-A handler whose request can be large returns a generator. It yields after each element, where others may be served, and returns what
-another handler would have returned. An element takes well under a millisecond. After a yield everything may have changed: read again.
-What it yields is None, or a Deferred that it cannot go on without: `value = yield deferred`, or its exception is raised there.
+A handler whose request can be large returns a generator. It yields after each element, so that other requests are served between two
+elements, and returns the response. An element takes well under a millisecond. After a yield everything may have changed.
+It yields None, or a Deferred that it waits for: `value = yield deferred`. The Deferred's exception is raised at the yield.
 
-All long requests share one queue, and each turn of the loop gives SLICE_US to the one that has waited longest. A connection has one
-such request at a time, so the queue is fair by connection, and a hundred of them hold the loop no longer than one.
+All long requests share one queue. Each turn of the loop gives SLICE_US to the request that has waited longest. A connection has one
+such request at a time, so the queue is fair by connection, and a hundred long requests hold the loop no longer than one.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 from broker.loop.deferred import Deferred
 
 SLICE_US = 5_000
-"""Microseconds of work before the loop serves its connections again; what goes on between two yields is finished first."""
+"""Microseconds of work before the loop serves its connections again. The step up to the next yield is finished first."""
 
 ELEMENTS_AT_ONCE = 500
-"""Elements that are done before a request goes in turns: 0.5 to 5 ms of work."""
+"""Elements that a request may process at once, before it takes turns: 0.5 to 5 ms of work."""
 
 Element = TypeVar("Element")
 Made = TypeVar("Made")
@@ -41,8 +41,8 @@ class Turns:
     ) -> None:
         self._call_soon = call_soon
         self._monotonic_us = monotonic_us
-        self._queue: dict[Deferred, tuple[Work, Any]] = {}  # in the order of their turns, each with what its yield is to give it
-        self._waiting: dict[Deferred, tuple[Work, Deferred]] = {}  # each with what it waits for
+        self._queue: dict[Deferred, tuple[Work, Any]] = {}  # in the order of turns, each with the value that its yield returns
+        self._waiting: dict[Deferred, tuple[Work, Deferred]] = {}  # each with the Deferred that it waits for
         self._is_scheduled = False
         self._is_running = False
 
@@ -51,10 +51,10 @@ class Turns:
         return len(self._queue) + len(self._waiting)
 
     def start(self, work: Work) -> Deferred:
-        """A Deferred of what `work` returns or raises, complete already if nobody else waits and one slice was enough. Until then
-        nothing that its connection sent later may start.
+        """A Deferred of what `work` returns or raises. It is complete already if no other work waits and one slice was enough. It holds
+        the order of its connection until it is complete.
 
-        An abandoned Deferred ends the work where it stands: GeneratorExit is raised at its yield."""
+        Abandoning the Deferred ends the work where it stands: GeneratorExit is raised at its yield."""
         answer = Deferred()
         answer.on_abandon = lambda: self._drop(answer)
         answer.holds_order = True
@@ -65,7 +65,7 @@ class Turns:
         return answer
 
     def close(self) -> None:
-        """End every work where it stands; nobody is answered."""
+        """End every work where it stands. No Deferred is completed."""
         for answer in [*self._queue, *self._waiting]:
             work = self._take(answer)
             if work is not None:
@@ -77,7 +77,7 @@ class Turns:
             work.close()
 
     def _take(self, answer: Deferred) -> Work | None:
-        """The work, if it is not finished: it has no turn any more, and what it waits for is abandoned."""
+        """Take the work out of the queue, if it is not finished, and abandon the Deferred that it waits for."""
         if answer in self._queue:
             work, _ = self._queue.pop(answer)
             return work
@@ -105,9 +105,9 @@ class Turns:
             self._schedule()
 
     def _run_slice(self, answer: Deferred, work: Work, value: Any = None) -> None:
-        """Go on with `work` until its time is up, it waits for something, or it has ended: then `answer` is complete."""
+        """Continue `work` until its slice is over, it waits for a Deferred, or it ends. At its end `answer` is completed."""
         end_us = self._monotonic_us() + SLICE_US
-        self._is_running = True  # works that begin meanwhile, because this one ends, wait for the next turn
+        self._is_running = True  # work that starts meanwhile, because this one ends, waits for the next turn
         try:
             while True:
                 awaited = work.throw(value) if isinstance(value, Exception) else work.send(value)
@@ -124,7 +124,7 @@ class Turns:
         except StopIteration as e:
             self._finish(answer, e.value)
         except Exception as e:
-            value = None  # what was thrown in, or its cause: the traceback holds this frame
+            value = None  # it may be the exception, or its cause, whose traceback holds this frame
             self._finish(answer, e)
         finally:
             self._is_running = False
@@ -141,7 +141,7 @@ class Turns:
 
 
 def is_many(lists: Iterable[Sized], limit: int) -> bool:
-    """Whether the lists, each with its own place, hold more than `limit` elements. Looks no further than that."""
+    """Whether the lists together hold more than `limit` elements. Each list counts as one more. Stops counting at the limit."""
     count = 0
     for elements in lists:
         count += 1 + len(elements)
@@ -151,7 +151,8 @@ def is_many(lists: Iterable[Sized], limit: int) -> bool:
 
 
 def at_once_or_in_turns(work: Work, yields_count: int = ELEMENTS_AT_ONCE) -> Any:
-    """What `work` returns or raises if it ends within `yields_count` yields; else `work`, begun, which dispatch continues in turns."""
+    """The result of `work`, returned or raised, if it ends within `yields_count` yields. Otherwise `work` itself, already begun, which
+    dispatch continues in turns."""
     try:
         for _ in range(yields_count):
             awaited = next(work)
@@ -163,7 +164,7 @@ def at_once_or_in_turns(work: Work, yields_count: int = ELEMENTS_AT_ONCE) -> Any
 
 
 def at_once_or_in_turns_then(work: Work, yields_count: int, then: Callable[[Any], Any]) -> Any:
-    """The same with what `then` makes of what `work` returns, which may be work again."""
+    """As `at_once_or_in_turns`, with `then` applied to the result of `work`. `then` may return another Work."""
     made = at_once_or_in_turns(work, yields_count)
     return _then(made, then) if type(made) is GeneratorType else then(made)
 
@@ -190,7 +191,7 @@ def _awaiting(awaited: Deferred | None, work: Work) -> Work:
 
 
 def at_once(work: Generator[None, None, Made]) -> Made:
-    """What `work` returns, all of it done now: for a caller that knows that it is little."""
+    """Run `work` to its end and return its result. The caller knows that the work is small."""
     while True:
         try:
             next(work)
@@ -200,7 +201,7 @@ def at_once(work: Generator[None, None, Made]) -> Made:
 
 
 def make_in_turns(make: Callable[[Element], Made], elements: Sequence[Element]) -> Generator[None, None, list[Made]]:
-    """Returns what `make` returns for each element. Yields after each."""
+    """Returns the list of `make(element)`. Yields after each element."""
     made: list[Made] = []
     for element in elements:
         made.append(make(element))
@@ -209,7 +210,8 @@ def make_in_turns(make: Callable[[Element], Made], elements: Sequence[Element]) 
 
 
 def in_turns_if_many(response: Made, lists: Iterable[Sized], limit: int = ELEMENTS_AT_ONCE) -> Made | Generator[None, None, Made]:
-    """Returns the response, or, if its `lists` hold more than `limit` elements, a generator of it: dispatch then encodes it in slices."""
+    """The response itself, or, if its `lists` hold more than `limit` elements, a generator that returns it: dispatch then encodes it in
+    slices."""
     return _in_turns(response) if is_many(lists, limit) else response
 
 
