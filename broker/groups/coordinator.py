@@ -1,8 +1,8 @@
 """GroupCoordinator: the groups of all `__consumer_offsets` partitions that this broker leads (Kafka's GroupCoordinatorService).
 
 For each request it asks the runtime for the group's shard, lets the shard's state machine compute a result, and gives the result to the
-shard to write. It also expires offsets regularly. Handlers call it and get a response, or a Deferred of one that waits for other members
-or for a commit. A KafkaError is the answer to the whole request (or group).
+shard to write. It also expires offsets regularly. Handlers call it and get a response, or a Deferred of a response that waits for other
+members or for a commit. A KafkaError is the response to the whole request (or group).
 
 Subscribe `on_metadata_delta` after the ReplicaManager, which must know that it leads before a log can be read.
 """
@@ -90,7 +90,7 @@ class GroupCoordinator:
         )
 
     def _make_machine(self, shard: Shard[GroupCoordinatorShard]) -> GroupCoordinatorShard:
-        from broker.groups.shard import GroupCoordinatorShard  # a broker without groups does not need it
+        from broker.groups.shard import GroupCoordinatorShard  # here, because a broker without groups does not need it
 
         return GroupCoordinatorShard(
             shard,
@@ -107,7 +107,7 @@ class GroupCoordinator:
     # Life.
 
     def start(self) -> None:
-        """Serve from now on, and look for expired offsets every `offsets.retention.check.interval.ms`."""
+        """Serve requests, and expire offsets every `offsets.retention.check.interval.ms`."""
         self.runtime.start()
         self._schedule_expiry()
 
@@ -120,13 +120,14 @@ class GroupCoordinator:
         self._responses.flush()
 
     def on_metadata_delta(self, delta: MetadataDelta) -> None:
-        """Follow the leadership of the offsets partitions, forget the offsets of deleted topics, and tell KIP-848 groups of theirs."""
+        """Follow the leadership of the offsets partitions, delete the offsets of deleted topics, and tell KIP-848 groups which of their
+        topics changed."""
         self.runtime.on_metadata_delta(delta)
         if self._topics is not None:
             changed = self._topics.on_metadata_delta(delta)
             for shard in self.runtime.shards():
                 shard.machine.on_topics_changed(changed)
-        deleted_topics = {topic.name: (topic.topic_id, ZERO_UUID) for topic in delta.deleted_topics}  # the latter: by old brokers
+        deleted_topics = {topic.name: (topic.topic_id, ZERO_UUID) for topic in delta.deleted_topics}  # old brokers stored no topic id
         if deleted_topics:
             for shard in self.runtime.shards():
                 shard.when_loaded(partial(shard.machine.delete_topics, deleted_topics))
@@ -158,7 +159,7 @@ class GroupCoordinator:
         return self.runtime.partition_for(group_id)
 
     def _member_shard(self, group_id: str) -> Shard[GroupCoordinatorShard]:
-        """The shard of a group that can have members: it needs a name."""
+        """The shard of a group that can have members. INVALID_GROUP_ID for an empty id."""
         if group_id:
             return self.runtime.get_shard(group_id)
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -203,7 +204,7 @@ class GroupCoordinator:
             shard = self._member_shard(request.group_id)
         except KafkaError as e:
             if e.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                # The member is very likely fine; sending it to rejoin for a load of milliseconds would cost a rebalance.
+                # The member very likely still belongs to the group. A load takes milliseconds; an error would cost a rebalance.
                 return HeartbeatResponse()
             raise
         consumer_group = shard.machine.find_consumer_group(request.group_id)
@@ -214,8 +215,8 @@ class GroupCoordinator:
         return _written(shard, [], response, _heartbeat_error) if shard.has_writes else response
 
     def leave(self, request: LeaveGroupRequest) -> Deferred | LeaveGroupResponse:
-        """LeaveGroupResponse with one answer per member, at once unless something must be stored first: that a group became empty, or
-        which members a KIP-848 group has left."""
+        """LeaveGroupResponse with one result per member. A Deferred of it, if the coordinator must store first that the group became empty
+        or which members a KIP-848 group has left."""
         shard = self._member_shard(request.group_id)
         consumer_group = shard.machine.find_consumer_group(request.group_id)
         if consumer_group is not None:
@@ -231,13 +232,13 @@ class GroupCoordinator:
 
     @property
     def has_consumer_protocol(self) -> bool:
-        """Whether KIP-848 groups are served: the broker offers them, and the cluster has finalized that it may."""
+        """Whether KIP-848 groups are served: this broker's configuration and the cluster's finalized group.version both allow it."""
         return self._config.has_consumer_protocol and self._metadata.state.features.get(GROUP_VERSION_FEATURE, 0) >= 1
 
     def consumer_group_heartbeat(
         self, client: ClientInfo, request: ConsumerGroupHeartbeatRequest
     ) -> Deferred | ConsumerGroupHeartbeatResponse:
-        """ConsumerGroupHeartbeatResponse, once what the heartbeat changes is committed."""
+        """ConsumerGroupHeartbeatResponse, once the records of the heartbeat are committed."""
         from broker.groups.consumer.requests import check_request, error_response
 
         check_request(client, request, self._config.consumer_assignors)
@@ -251,7 +252,7 @@ class GroupCoordinator:
     # Offsets.
 
     def commit_offsets(self, request: OffsetCommitRequest, api_version: int) -> Deferred | OffsetCommitResponse:
-        """OffsetCommitResponse once the offsets are committed. Whether the partitions exist is the handler's to check."""
+        """OffsetCommitResponse once the offsets are committed. The handler has checked that the partitions exist."""
         shard = self.runtime.get_shard(request.group_id)
         records, response = shard.machine.offset_manager.commit(request, api_version)
         if not records and not shard.has_writes:
@@ -259,21 +260,21 @@ class GroupCoordinator:
         return _written(shard, records, response, lambda error: commit_error_response(request, error))
 
     def offset_reads(self, size: AnswerSize, *, require_stable: bool) -> OffsetReads:
-        """For one request, whose answer has `size` left."""
+        """An OffsetReads for one request. `size` counts the bytes of its response."""
         from broker.groups.offset_reads import OffsetReads
 
         return OffsetReads(self.runtime.get_shard, size, require_stable=require_stable)
 
     def deletions(self) -> Deletions:
-        """For one request."""
+        """A Deletions for one request."""
         from broker.groups.deletions import Deletions
 
         return Deletions(self.runtime.get_shard, self._limited_log)
 
-    # Inspection: what is committed.
+    # Inspection, of committed state only.
 
     def list_groups(self) -> Iterator[GroupListing]:
-        """All groups here. KafkaError while some are not known yet: a partial list would look whole."""
+        """All groups of this broker. KafkaError while shards are loading: a client could not tell a partial list from a whole one."""
         from broker.groups.descriptions import listing
 
         shards = self.runtime.get_active_shards()
@@ -294,7 +295,7 @@ class GroupCoordinator:
         return list(chain.from_iterable(shard.timeline.committed_values(shard.machine.group_manager.groups) for shard in shards))
 
     def describe_consumer_group(self, group_id: str) -> Work:
-        """DescribedConsumerGroup. KafkaError, GROUP_ID_NOT_FOUND among others, for one that this broker does not know."""
+        """DescribedConsumerGroup. KafkaError (such as GROUP_ID_NOT_FOUND) for a group that this broker does not have."""
         from broker.groups.consumer.descriptions import described, not_described
 
         shard = self._member_shard(group_id)
@@ -304,7 +305,7 @@ class GroupCoordinator:
         return (yield from described(group, shard.timeline, self._group_topics(), self._config.consumer_assignors[0]))
 
     def describe(self, group_id: str) -> Work:
-        """GroupDescription, None if there is no group of that id; KafkaError if it is not this broker that knows."""
+        """GroupDescription, or None if there is no group of that id. KafkaError if this broker is not its coordinator."""
         from broker.groups.descriptions import description
 
         shard = self.runtime.get_shard(group_id)
@@ -312,7 +313,7 @@ class GroupCoordinator:
         return None if group is None else (yield from description(group))
 
     def is_consumer_group(self, group_id: str) -> bool:
-        """Whether a KIP-848 group, as far as is committed, has that id. KafkaError as above."""
+        """Whether a committed KIP-848 group has that id. KafkaError as above."""
         return self.runtime.get_shard(group_id).machine.find_committed_consumer_group(group_id) is not None
 
     # Expiry.
@@ -336,7 +337,8 @@ def _written(
     error_response: Callable[[ErrorCode], object],
     on_committed: Callable[[ErrorCode], None] | None = None,
 ) -> Deferred:
-    """A Deferred of `response` once the records are committed, or what was written before if there are none; `on_committed` comes first."""
+    """A Deferred of `response`. It completes when the records are committed, or, without records, when all earlier writes are.
+    `on_committed` is called before that."""
     reply = Deferred()
 
     def answer(error: ErrorCode) -> None:
@@ -349,7 +351,7 @@ def _written(
 
 
 def _carried_out(shard: Shard[GroupCoordinatorShard], result: GroupResult, error_response: Callable[[ErrorCode], object]) -> Deferred:
-    """A Deferred of what an operation on a KIP-848 group answers."""
+    """A Deferred of the response of an operation on a KIP-848 group."""
     reply = Deferred()
     shard.write(result.answered_by(reply.complete, error_response))
     return reply

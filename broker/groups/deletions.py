@@ -1,8 +1,8 @@
-"""Deletions: groups and offsets that a request asks to be deleted. One object serves one request.
+"""Deletions: deletes groups and offsets for one request.
 
-Kafka writes the tombstones of a request as one batch, and fails where that is too large. Here a batch holds RECORDS_PER_BATCH, so that
-no group is too large. A group with more offsets is deleted in several steps; if a member joins it meanwhile, it stays without the offsets
-that are gone by then. The group's own tombstone comes last.
+Kafka writes the tombstones of a request as one batch, and fails if that batch is too large. Here a batch holds RECORDS_PER_BATCH, so that
+any group can be deleted. A group with more offsets is deleted in several steps. If a member joins meanwhile, the group stays, without the
+offsets that are deleted by then. The group's own tombstone comes last.
 
 Source: GroupCoordinatorShard.deleteGroups, OffsetMetadataManager.deleteOffsets and deleteAllOffsets, KIP-229, KIP-496.
 """
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.groups")
 
 RECORDS_PER_BATCH = 1_000
-"""Tombstones that are written, and replayed, before others are served: 5 ms."""
+"""Tombstones that are written and replayed before the loop serves other requests: 5 ms."""
 
 
 class Deletions:
-    """`get_shard` finds a group's shard or raises the KafkaError that says why not."""
+    """`get_shard` returns a group's shard, or raises the KafkaError that says why it is not here."""
 
     def __init__(self, get_shard: Callable[[str], Shard[GroupCoordinatorShard]], limited_log: LimitedLog) -> None:
         self._get_shard = get_shard
         self._limited_log = limited_log
 
     def delete_group(self, group_id: str) -> Generator[None, None, Deferred]:
-        """Write the tombstones of a group without members and of all its offsets: a Deferred of what came of it, an ErrorCode. Yields
-        between batches. KafkaError if the group's shard is not here, or not any more."""
+        """Write the tombstones of a group without members and of all its offsets. Returns a Deferred of the resulting ErrorCode. Yields
+        between batches. KafkaError if the group's shard is not here, or no longer is."""
         offsets_count = 0
         while True:
             shard = self._get_shard(group_id)
@@ -53,16 +53,16 @@ class Deletions:
             offsets_count += len(records)
             if len(records) < RECORDS_PER_BATCH:
                 break
-            shard.write(CoordinatorResult(records, _ignore))  # if it is lost, so is the next one, which the answer waits for
+            shard.write(CoordinatorResult(records, _ignore))  # if this write is lost, so is the last one, which the response waits for
             yield
         facts = Fields(group=group_id, offsets=offsets_count)
         self._limited_log.info("group deleted", "group deleted on request %s", facts)
         return _written(shard, [*records, *shard.machine.tombstones_of(group_id)])
 
     def delete_offsets(self, group_id: str, partitions: list[tuple[str, int]]) -> tuple[list[ErrorCode], Deferred]:
-        """Write the tombstones of a group's offsets for `partitions`, RECORDS_PER_BATCH at most: what is answered for each if the write
-        succeeds, and the Deferred of the write's ErrorCode. KafkaError for what is wrong with the group."""
-        assert len(partitions) <= RECORDS_PER_BATCH, "the caller divides"
+        """Write the tombstones of a group's offsets for `partitions`, at most RECORDS_PER_BATCH. Returns each partition's ErrorCode if the
+        write succeeds, and a Deferred of the write's ErrorCode. KafkaError if the group does not allow it."""
+        assert len(partitions) <= RECORDS_PER_BATCH, "the caller divides longer lists"
         shard = self._get_shard(group_id)
         group = _get_group(shard, group_id)
         group.check_offsets_deletable()
@@ -85,11 +85,12 @@ def _get_group(shard: Shard[GroupCoordinatorShard], group_id: str) -> ClassicGro
 
 
 def _written(shard: Shard[GroupCoordinatorShard], records: list[CoordinatorRecord], answer: ErrorCode = ErrorCode.NONE) -> Deferred:
-    """A Deferred of `answer` once the records are committed, or what was written before if there are none: it was computed on that."""
+    """A Deferred of `answer`. It completes when the records are committed, or, without records, when all earlier writes are: the answer was
+    computed on them."""
     written = Deferred()
     shard.write(CoordinatorResult(records, lambda error: written.complete(answer if error is ErrorCode.NONE else error)))
     return written
 
 
 def _ignore(error: ErrorCode) -> None:
-    """Nobody waits for this write alone."""
+    """The outcome of the last write covers this one."""

@@ -1,4 +1,4 @@
-"""Descriptions of groups for clients: values that do not change when the group does."""
+"""Descriptions of groups for clients: copies, which do not change with the group."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from broker.groups.classic.classic_group_member import ClassicGroupMember
 
 CLASSIC_TYPE = "classic"
 CONSUMER_TYPE = "consumer"
-"""The types of groups, as clients are told them."""
+"""The types of groups, as responses name them."""
 
 STATES = frozenset({*(state.value.lower() for state in GroupState), "assigning", "reconciling"})
-"""The states of groups of all types, in lower case: as ListGroups compares them."""
+"""The states of groups of all types, in lower case, because ListGroups compares them without case."""
 
 
 class GroupListing(NamedTuple):
-    """A group in a list. `state` and `group_type` are the names that clients are told."""
+    """A group in a list. `state` and `group_type` are the names in responses."""
 
     group_id: str
     protocol_type: str
@@ -35,7 +35,7 @@ class MemberDescription(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group with its members. Metadata and protocol are those of a stable group: before that nothing is chosen yet."""
+    """A group with its members. Metadata and protocol are empty unless the group is stable: before that no protocol is chosen."""
 
     group_id: str
     protocol_type: str
@@ -49,7 +49,7 @@ def listing(group: ClassicGroup) -> GroupListing:
 
 
 def description(group: ClassicGroup) -> Generator[None, None, GroupDescription]:
-    """State and members as they are now, though others are served before it is whole."""
+    """State and members as of now. Yields after each member."""
     is_stable = group.state is GroupState.STABLE
     protocol = (group.protocol_name or "") if is_stable else ""
     described = GroupDescription(group.group_id, group.protocol_type or "", protocol, group.state, [])

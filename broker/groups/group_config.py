@@ -1,4 +1,4 @@
-"""What the coordinator is configured with: the `group.*` and `offsets.*` properties it acts on, and limits of our own."""
+"""The group coordinator's configuration: the `group.*` and `offsets.*` properties that it uses, and limits that Kafka does not have."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ if TYPE_CHECKING:
     from config.server import ServerConfig
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long the first JoinGroup of a member may wait before it must ask again (GroupCoordinatorConfig)."""
+"""How long the first JoinGroup of a member may wait before the member must send it again (GroupCoordinatorConfig)."""
 
 MAX_PENDING_MEMBERS = 10_000
-"""Member ids that were handed out but have not joined, per group. Ours: Kafka has no bound, and each costs memory and a timer."""
+"""Member ids per group that were handed out and have not joined. Kafka has no such limit; each costs memory and a timer."""
 
 MAX_MEMBER_PROTOCOLS = 1_000
-"""Protocols that one member may offer. Ours: consumers offer one for each configured assignor, a handful."""
+"""Protocols that one member may offer. Kafka has no such limit. Consumers offer a handful, one for each configured assignor."""
 
 MAX_MEMBER_SIZE_BYTES = 4 * 1024 * 1024
-"""Names and metadata of one member's protocols. Ours: more is copied and stored for longer than a request may hold the loop."""
+"""Bytes of the names and metadata of one member's protocols. Kafka has no such limit. More would hold the loop for too long while it is
+copied and stored."""
 
 MAX_MEMBERSHIP_SIZE_BYTES = 16 * 1024 * 1024
-"""The same of all members of a group together. Ours: a group past it could not be stored in one record of `__consumer_offsets`, whose
-max.message.bytes is 1 MB unless it was changed."""
+"""The same for all members of a group together. Kafka has no such limit. A larger group could not be stored in one record of
+`__consumer_offsets`, whose max.message.bytes is 1 MB by default."""
 
 MAX_ASSIGNMENTS_SIZE_BYTES = 8 * 1024 * 1024
-"""Of all members of a generation. Ours: refused as Kafka refuses one beyond max.message.bytes, but before it is encoded."""
+"""Bytes of the assignments of all members of a generation. A larger one gets the error that Kafka gives for a record beyond
+max.message.bytes, but before it is encoded."""
 
 
 class MigrationPolicy(Enum):
-    """Which way groups go between the classic and the consumer protocol while they have members."""
+    """In which direction groups with members may change between the classic and the consumer protocol."""
 
     DISABLED = "disabled"
     UPGRADE = "upgrade"

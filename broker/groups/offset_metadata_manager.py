@@ -1,8 +1,8 @@
 """Committed offsets of one shard: OffsetCommit, OffsetFetch, expiry (Kafka's OffsetMetadataManager).
 
-Owns the offsets. Operations compute records; offsets change in `replay` alone, on the leader and while loading alike. OffsetFetch reads
-what is committed, everything else what is written.
-Offsets committed in a transaction wait beside the others until its end marker is read; logs that Apache Kafka wrote have them.
+Owns the offsets. Operations compute records; only `replay` changes offsets, on the leader and while loading. OffsetFetch reads committed
+state, all other operations read the state as written.
+Offsets that were committed in a transaction are pending until its end marker is read. Logs that Apache Kafka wrote have them.
 
 Source: OffsetMetadataManager, ClassicGroup.offsetExpirationCondition, KIP-211, KIP-447.
 """
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from broker.groups.consumer.group import ConsumerGroup
 
 NO_OFFSET = -1
-LATEST_EXPIRY_MS = (1 << 63) - 1  # the field's largest value; in Kafka a longer retention wraps round and ends at once
+LATEST_EXPIRY_MS = (1 << 63) - 1  # the field's largest value; in Kafka a longer retention overflows and the offset expires at once
 NO_RETENTION_MS = -1
-FETCHED_BYTES = 30  # of a partition in an answer, without its metadata
+FETCHED_BYTES = 30  # of a partition in a response, without its metadata
 COMMIT_VERSION_KNOWS_GROUP_ID_NOT_FOUND = 9
 
 
 class CommittedOffset:
-    """One group's position in one partition. `sequence` is its place in the order of all replayed commits."""
+    """One group's committed offset in one partition. `sequence` is its place in the order of all replayed commits."""
 
     __slots__ = ("commit_timestamp_ms", "expire_timestamp_ms", "leader_epoch", "metadata", "offset", "sequence", "topic_id")
 
@@ -62,7 +62,7 @@ class CommittedOffset:
         self.sequence = sequence
 
     def is_expired(self, now_ms: int, base_timestamp_ms: int, retention_ms: int) -> bool:
-        """Whether it outlived `retention_ms` since `base_timestamp_ms`, or the time its own (old) commit request gave it."""
+        """Whether `retention_ms` have passed since `base_timestamp_ms`, or the expiry time that an old commit request gave is over."""
         if self.expire_timestamp_ms != NO_RETENTION_MS:
             return now_ms >= self.expire_timestamp_ms
         return now_ms - base_timestamp_ms >= retention_ms
@@ -73,8 +73,8 @@ OffsetsByTopic = dict[str, dict[int, CommittedOffset]]
 
 
 class OffsetMetadataManager:
-    """The offsets of all groups of one shard; group membership is asked of `group_manager`, and that of KIP-848 groups of
-    `find_consumer_group` and, as far as it is committed, `find_committed_consumer_group`."""
+    """The offsets of all groups of one shard. `group_manager` knows the members of classic groups. `find_consumer_group` returns a KIP-848
+    group as written, `find_committed_consumer_group` one that is committed."""
 
     def __init__(
         self,
@@ -98,12 +98,13 @@ class OffsetMetadataManager:
         """Offsets of open transactions, by producer id."""
         self._sequence = 0
         self._topics: dict[bytes, tuple[str, bytes]] = {}
-        """Of the topics in which offsets were committed, by their ids: the name, and the id that the offsets share."""
+        """Name and id object of the topics in which offsets were committed, by topic id. The offsets share the id object."""
 
     # OffsetCommit.
 
     def commit(self, request: OffsetCommitRequest, api_version: int) -> tuple[list[CoordinatorRecord], OffsetCommitResponse]:
-        """The records that commit what may be committed, and the answer that holds once they are. KafkaError refuses all of it."""
+        """The records of the offsets that may be committed, and the response once they are committed. KafkaError refuses the whole
+        request."""
         self._validate_commit(request, api_version)
         now_ms = self._clock.now_ms()
         retention_ms = request.retention_time_ms
@@ -146,7 +147,7 @@ class OffsetMetadataManager:
             return
         if group is None:
             if generation < 0:
-                return  # A consumer without membership, or a tool: replaying the offset makes a simple group.
+                return  # a consumer without membership, or a tool: replaying the offset makes a simple group
             if api_version >= COMMIT_VERSION_KNOWS_GROUP_ID_NOT_FOUND:
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -159,11 +160,11 @@ class OffsetMetadataManager:
     def fetch(
         self, request: OffsetFetchRequestGroup, size: AnswerSize, *, require_stable: bool
     ) -> Generator[None, None, OffsetFetchResponseGroup]:
-        """The group's offsets for the named partitions, or all it has. No offset is -1, not an error. One of another topic that had the
-        name before does not count where the request has the topic's id.
+        """The group's offsets for the named partitions, or all of its offsets. A missing offset is -1, not an error. If the request has the
+        topic's id, offsets of an earlier topic of that name are ignored.
 
-        Yields now and then when there are many: a commit meanwhile shows in what comes after it. KafkaError when they do not fit, or
-        for a member of a KIP-848 group that is not in the epoch that it says."""
+        Yields now and then if there are many. A commit meanwhile shows in the partitions after that yield. KafkaError if the offsets do not
+        fit into the response, or if the member of a KIP-848 group is not in the epoch of its request."""
         group_id = request.group_id
         consumer_group = self._find_committed_consumer_group(group_id)
         if consumer_group is not None:
@@ -188,7 +189,7 @@ class OffsetMetadataManager:
         return response
 
     def _committed_topics(self, group_id: str) -> Mapping[str, dict[int, CommittedOffset]]:
-        """The group's committed offsets by topic; none for a group that does not exist."""
+        """The group's committed offsets by topic. Empty for a group that does not exist."""
         committed = self._timeline.committed
         if group_id not in committed(self._group_manager.groups) and self._find_committed_consumer_group(group_id) is None:
             return {}
@@ -198,7 +199,7 @@ class OffsetMetadataManager:
         return self._timeline.committed(self._committed_topics(group_id).get(topic, {}))
 
     def _has_committed_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether a transaction that is open, as far as is committed, has the offset."""
+        """Whether an open transaction has a committed record of the offset."""
         committed = self._timeline.committed
         return any(
             partition in committed(committed(committed(pending).get(group_id, {})).get(topic, {}))
@@ -211,7 +212,7 @@ class OffsetMetadataManager:
     # Expiry and deletion.
 
     def expire(self, group_id: str) -> list[CoordinatorRecord]:
-        """Tombstones for the group's expired offsets, and for the group itself if it is empty and has none left."""
+        """Tombstones for the group's expired offsets, and for the group itself if it is empty and has no offsets left."""
         records: list[CoordinatorRecord] = []
         group = self._group_manager.groups.get(group_id) or self._find_consumer_group(group_id)
         if group is None:
@@ -240,8 +241,8 @@ class OffsetMetadataManager:
         return records
 
     def delete_topics(self, topics: Mapping[str, Collection[bytes]]) -> list[CoordinatorRecord]:
-        """Tombstones for every offset that was committed under one of these ids of a name: a topic made anew under it starts without them,
-        and keeps its own, which may be there already."""
+        """Tombstones for the offsets that were committed for these ids of a topic name. A new topic of that name starts without them and
+        keeps its own, which may exist already."""
         for topic_id in chain.from_iterable(topics.values()):
             self._topics.pop(topic_id, None)
         return [
@@ -253,7 +254,7 @@ class OffsetMetadataManager:
         ]
 
     def find_deleted_topics(self) -> dict[str, list[bytes]]:
-        """For `delete_topics`: what the topics are not any more in which offsets were committed, as the metadata now has them."""
+        """For `delete_topics`: names and ids of topics that have committed offsets and are not in the present metadata."""
         deleted: dict[str, list[bytes]] = {}
         for topic_id, (name, _) in self._topics.items():
             if topic_id not in (ZERO_UUID, self._topic_id_of(name)):
@@ -261,7 +262,7 @@ class OffsetMetadataManager:
         return deleted
 
     def tombstones_of(self, group_id: str) -> Iterator[CoordinatorRecord]:
-        """Of all offsets of the group, those of open transactions too. To be read before anything else runs."""
+        """Tombstones of all offsets of the group, also of pending ones. The caller reads the iterator before the offsets change."""
         for topic, partitions in self._offsets.get(group_id, {}).items():
             for partition in partitions:
                 yield offset_tombstone(group_id, topic, partition)
@@ -272,7 +273,7 @@ class OffsetMetadataManager:
                         yield offset_tombstone(group_id, topic, partition)
 
     def tombstone_if_there(self, group_id: str, topic: str, partition: int) -> list[CoordinatorRecord]:
-        """Of this offset; empty if there is none, not even in an open transaction."""
+        """The tombstone of this offset. Empty if there is no such offset, not even a pending one."""
         if self._has_offset(group_id, topic, partition) or self._has_pending(group_id, topic, partition):
             return [offset_tombstone(group_id, topic, partition)]
         return []
@@ -283,7 +284,7 @@ class OffsetMetadataManager:
     # Durable state.
 
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Make a record true; one written in a transaction counts when the transaction does."""
+        """Apply a record. One that was written in a transaction is pending until the transaction ends."""
         if value is None:
             self._remove(self._offsets, key)
             for pending in self._pending.values():
@@ -301,7 +302,7 @@ class OffsetMetadataManager:
         self._timeline.put(partitions, key.partition, CommittedOffset(value, known[1], self._sequence))
 
     def replay_end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """The transaction's offsets count now, or never. A later plain commit of the same partition wins over them."""
+        """Apply the transaction's pending offsets, or drop them. A later commit of the same partition outside the transaction wins."""
         pending = self._pending.get(producer_id)
         self._timeline.remove(self._pending, producer_id)
         if pending is None or not is_commit:
@@ -315,7 +316,7 @@ class OffsetMetadataManager:
                         self._timeline.put(target, partition, committed)
 
     def _inner(self, mapping: dict[Any, dict[Any, Any]], key: Any) -> dict[Any, Any]:
-        """The dict under the key, a new one if there is none."""
+        """The dict under the key. Adds an empty one if there is none."""
         inner = mapping.get(key)
         if inner is None:
             inner = {}
@@ -345,10 +346,10 @@ def _tombstones_if_empty(group: ClassicGroup | ConsumerGroup) -> list[Coordinato
 
 
 def _expiration_base(group: ClassicGroup) -> tuple[bool, int | None]:
-    """Whether the group's offsets may expire now, and since when they count: a time, or None for each one's own commit.
+    """Whether the group's offsets may expire now, and the time from which the retention counts: None for each offset's own commit.
 
-    A group with members keeps the offsets of topics it reads (KIP-211), so it must be stable and its subscriptions known.
-    A group that had members counts from when it became empty, one that never had from each commit.
+    A group with members keeps the offsets of topics that it reads (KIP-211), so it must be stable and its subscriptions known. The
+    retention of a group that had members counts from when it became empty, that of a group that never had any from each commit.
     """
     if group.protocol_type is None:
         return True, None

@@ -1,7 +1,7 @@
-"""OffsetReads: what one OffsetFetch reads of committed offsets.
+"""OffsetReads: reads committed offsets for one OffsetFetch.
 
-A stable read must not miss a commit in flight (KIP-447): it waits for what its shard had appended before, once for all groups of the
-request in that shard, and not for what is appended later.
+A stable read must not miss a commit in flight (KIP-447). It waits until everything that the shard had appended before is committed, once
+for all groups of the request in that shard. It does not wait for later appends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchR
 
 
 class OffsetReads:
-    """`get_shard` finds a group's shard or raises the KafkaError that says why not. `size` is what is left of the answer's size."""
+    """`get_shard` returns a group's shard, or raises the KafkaError that says why it is not here. `size` counts the response's bytes."""
 
     def __init__(self, get_shard: Callable[[str], Shard[GroupCoordinatorShard]], size: AnswerSize, *, require_stable: bool) -> None:
         self._get_shard = get_shard
@@ -28,12 +28,12 @@ class OffsetReads:
         self._awaited: dict[Shard[GroupCoordinatorShard], ErrorCode] = {}
 
     def read(self, group: OffsetFetchRequestGroup) -> Generator[Deferred | None, Any, OffsetFetchResponseGroup]:
-        """The group's offsets. KafkaError for what is wrong with the group, or when they do not fit into the answer."""
+        """The group's offsets. KafkaError if the group or member is refused, or if the offsets do not fit into the response."""
         shard = self._get_shard(group.group_id)
         if self._require_stable:
             if shard not in self._awaited:
                 self._awaited[shard] = (yield from _await_writes(shard)) if shard.has_writes else ErrorCode.NONE
-            # What was appended may take too long. Consumers before 3.9 know no better error than this one, as Kafka says.
+            # The commits in flight may take too long. Kafka answers with this error too: consumers before 3.9 know no better one.
             if self._awaited[shard] is not ErrorCode.NONE or not shard.is_active:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return (yield from shard.machine.offset_manager.fetch(group, self._size, require_stable=self._require_stable))

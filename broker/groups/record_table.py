@@ -1,9 +1,9 @@
-"""The types of the records of `__consumer_offsets`: how each is coded, and who replays it.
+"""The record types of `__consumer_offsets`: how each is encoded, and which method replays it.
 
-Types that are not in the table, those of share groups (KIP-932) among them, are skipped with a warning.
+Types that are not in the table, such as those of share groups (KIP-932), are skipped with a warning.
 
-Versions are those that Apache Kafka 4.3 writes: GroupMetadataValue 3; OffsetCommitValue 4 with the topic's id, or 1 for a commit
-with an explicit retention time, the only version that has room for it; 0 for all that KIP-848 groups have.
+The versions are those that Apache Kafka 4.3 writes: GroupMetadataValue 3; OffsetCommitValue 4, which has the topic's id, or 1 for a commit
+with an explicit retention time, which no other version has; 0 for all types of KIP-848 groups.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker.groups.shard import GroupCoordinatorShard
 
 LEGACY_OFFSET_COMMIT = 0
-"""The type of very old brokers' offsets, with the same key."""
+"""The type of offsets that very old brokers wrote, with the same key."""
 
 GROUP_METADATA_VALUE_VERSION = 3
 OFFSET_COMMIT_VALUE_VERSION = 4
@@ -31,7 +31,7 @@ EXPIRING_OFFSET_COMMIT_VALUE_VERSION = 1
 CONSUMER_GROUP_VALUE_VERSION = 0
 
 OFFSET_KEYS_CACHED = 10_000
-"""Encoded keys of offsets that are remembered: the same partitions are committed again and again, and encoding costs 4 µs."""
+"""Encoded keys of offsets in the cache. Groups commit the same partitions again and again, and encoding a key costs 4 µs."""
 
 
 @lru_cache(maxsize=OFFSET_KEYS_CACHED)
@@ -44,7 +44,7 @@ def _offset_commit_version(value: OffsetCommitValue) -> int:
 
 
 def _consumer_group_rows() -> Iterable[RecordType[GroupCoordinatorShard]]:
-    """The types of KIP-848 groups, which are imported with the first such record."""
+    """The types of KIP-848 groups. The first such record imports them."""
     from protocol.messages.stored import consumer_group_records as values
     from protocol.messages.stored import group_records as keys
 
@@ -103,4 +103,4 @@ GROUP_RECORDS: RecordTable[GroupCoordinatorShard] = RecordTable(
     ],
     load_more=_consumer_group_rows,
 )
-"""Every type of record that is served here."""
+"""All record types that this coordinator reads and writes."""

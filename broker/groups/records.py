@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` as the coordinator makes them."""
+"""Makes the records of classic groups in `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from protocol.messages.stored.group_records import GroupMetadataKey, GroupMetada
 
 
 def group_metadata_record(group: ClassicGroup, assignments: dict[str, bytes]) -> CoordinatorRecord:
-    """The group's current generation with these assignments; members not in them get an empty one."""
+    """The group's current generation with these assignments. Members without one get an empty assignment."""
     return CoordinatorRecord(
         GroupMetadataKey(group=group.group_id),
         GroupMetadataValue(
@@ -23,7 +23,7 @@ def group_metadata_record(group: ClassicGroup, assignments: dict[str, bytes]) ->
 
 
 def empty_group_record(group: ClassicGroup) -> CoordinatorRecord:
-    """A group that has just come to be and has no generation yet."""
+    """A new group, which has no generation yet."""
     return CoordinatorRecord(
         GroupMetadataKey(group=group.group_id),
         GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=group.state_timestamp_ms),

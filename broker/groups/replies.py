@@ -1,4 +1,4 @@
-"""Changes responses that are still to come to what the request's version has."""
+"""Transforms responses that may still be Deferreds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.loop.deferred import Deferred
 
 
 def mapped(reply: Deferred, change: Callable[[Any], Any]) -> Deferred:
-    """A Deferred of `change(response)`; an exception passes as it is."""
+    """A Deferred of `change(response)`. An exception passes unchanged."""
     changed = Deferred()
 
     def answered(value: Any) -> None:
@@ -24,8 +24,8 @@ def mapped(reply: Deferred, change: Callable[[Any], Any]) -> Deferred:
 
 
 def gathered(outcomes: list[Any], combine: Callable[[list[Any]], Any]) -> Any:
-    """`combine(outcomes)`, or a Deferred of it while some of them are still to come. What a Deferred completes with, an exception too,
-    takes its place in `outcomes`."""
+    """`combine(outcomes)`, or a Deferred of it while some outcomes are Deferreds. Each Deferred's value, or exception, replaces it in
+    `outcomes`."""
     waiting = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, Deferred)}
     if not waiting:
         return combine(outcomes)

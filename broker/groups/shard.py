@@ -1,8 +1,8 @@
-"""The groups and offsets of one partition of `__consumer_offsets` (Kafka's GroupCoordinatorShard): the state machine of a
-CoordinatorRuntime's Shard.
+"""The groups and offsets of one partition of `__consumer_offsets`: the state machine of a CoordinatorRuntime's Shard (Kafka's
+GroupCoordinatorShard).
 
-Owns the partition's groups and offsets. The parts for KIP-848 groups are imported and made for the first such group. Only GroupCoordinator
-calls it.
+Owns the partition's groups and offsets. The first KIP-848 group imports and makes the parts for such groups. Only GroupCoordinator calls
+it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from broker.groups.descriptions import GroupListing
 
 EXPIRED_RECORDS_PER_BATCH = 1000
-"""Tombstones in one append: a batch far below max.message.bytes."""
+"""Tombstones in one append. The batch is far below max.message.bytes."""
 
 
 class GroupCoordinatorShard:
-    """See the module's docstring. `shard` is what it lives in."""
+    """See the module's docstring. `shard` writes its records."""
 
     def __init__(
         self,
@@ -81,12 +81,12 @@ class GroupCoordinatorShard:
 
     @property
     def has_consumer_groups(self) -> bool:
-        """Whether there may be any."""
+        """Whether there may be KIP-848 groups."""
         return self._consumer_groups is not None
 
     @property
     def consumer_group_manager(self) -> ConsumerGroupManager:
-        """What is done to the KIP-848 groups."""
+        """The operations on the KIP-848 groups."""
         if self._consumer_group_manager is None:
             from broker.groups.consumer.manager import ConsumerGroupManager
 
@@ -106,11 +106,11 @@ class GroupCoordinatorShard:
 
     @property
     def group_count(self) -> int:
-        """All groups, of either protocol."""
+        """How many groups there are, of either protocol."""
         return len(self.group_manager.groups) + (len(self.consumer_groups.groups) if self.has_consumer_groups else 0)
 
     def group_ids(self) -> list[str]:
-        """Of all groups."""
+        """The ids of all groups."""
         return [*self.group_manager.groups, *(self.consumer_groups.groups if self.has_consumer_groups else ())]
 
     def find_group(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
@@ -118,7 +118,7 @@ class GroupCoordinatorShard:
         return self.group_manager.groups.get(group_id) or self.find_consumer_group(group_id)
 
     def tombstones_of(self, group_id: str) -> list[CoordinatorRecord]:
-        """What ends a group, but for its offsets."""
+        """The tombstones of a group, without those of its offsets."""
         group = self.find_consumer_group(group_id)
         if group is None:
             return [group_tombstone(group_id)]
@@ -131,11 +131,11 @@ class GroupCoordinatorShard:
         return self.consumer_groups.groups.get(group_id) if self.has_consumer_groups else None
 
     def find_committed_consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        """The same as far as it is committed; what is in the group is read through the shard's timeline."""
+        """The KIP-848 group of that id, if it is committed. Its contents are to be read through the shard's timeline."""
         return self._shard.timeline.committed(self.consumer_groups.groups).get(group_id) if self.has_consumer_groups else None
 
     def list_consumer_groups(self) -> Iterator[GroupListing]:
-        """The KIP-848 groups as far as they are committed."""
+        """The committed KIP-848 groups."""
         from broker.groups.consumer.descriptions import listing
 
         timeline = self._shard.timeline
@@ -146,13 +146,13 @@ class GroupCoordinatorShard:
         self.group_manager.on_loaded(self._shard.run)
         if self.has_consumer_groups:
             self.consumer_group_manager.on_loaded()
-        # Topics that were deleted while no coordinator had these groups. Kafka keeps their offsets, which then count in a topic of the
-        # same name.
+        # Delete the offsets of topics that were deleted while no coordinator had these groups. Kafka keeps such offsets, and a new topic
+        # of the same name gets them.
         if deleted := self.offset_manager.find_deleted_topics():
             self.delete_topics(deleted)
 
     def on_topics_changed(self, names: set[str]) -> None:
-        """The groups that read these topics look at them with the next heartbeat."""
+        """Let the groups that read these topics refresh their metadata at the next heartbeat."""
         for name in names if self.has_consumer_groups else ():
             for group in self.consumer_groups.subscribed_to(name):
                 group.refresh_soon()
@@ -174,11 +174,11 @@ class GroupCoordinatorShard:
 
     def _write_tombstones(self, records: list[CoordinatorRecord]) -> None:
         for start in range(0, len(records), EXPIRED_RECORDS_PER_BATCH):
-            if self._shard.is_active:  # a write may cost it its life
+            if self._shard.is_active:  # a failed write ends the shard
                 self._shard.write(CoordinatorResult(records[start : start + EXPIRED_RECORDS_PER_BATCH], self._tombstones_written))
 
     def _tombstones_written(self, error: ErrorCode) -> None:
-        # They are due again at the next check.
+        # A refused write is repeated at the next check.
         if error is not ErrorCode.NONE:
             self._limited_log.warning(
                 "unwritten tombstones", "partition %d: tombstones could not be written: %s", self._shard.partition, error.name

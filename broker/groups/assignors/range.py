@@ -1,7 +1,7 @@
-"""The range assignor: each topic's partitions in one range for each member, so that topics of equal partition counts are split alike
+"""The range assignor: each member gets one range of each topic's partitions, so that topics with equally many partitions are split alike
 (Kafka's RangeAssignor of the group coordinator).
 
-Members are in the order of their instance ids, those without one by their ids behind them. Nothing is sticky.
+Members are sorted by instance id, followed by the members without one, sorted by member id. The assignment is not sticky.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def assign(group: GroupSpecification) -> dict[str, Partitions]:
     for member in members.values():
         subscriber_counts.update(member.topic_ids)
     quotas = {topic_id: divmod(group.partition_counts[topic_id], count) for topic_id, count in subscriber_counts.items()}
-    given: Counter[bytes] = Counter()  # to how many members so far
+    given: Counter[bytes] = Counter()  # members so far that got partitions of the topic
     targets: dict[str, Partitions] = {}
     for member_id, member in members.items():
         target: dict[bytes, frozenset[int]] = {}

@@ -1,6 +1,6 @@
-"""What a server-side assignor is given, and what it is (Kafka's GroupSpec and ConsumerGroupPartitionAssignor).
+"""The input of a server-side assignor, and its type (Kafka's GroupSpec and ConsumerGroupPartitionAssignor).
 
-An assignor is a pure function: the order of `members` and what they were assigned before decide all that the rules leave open.
+An assignor is a pure function. Where its rules allow several results, the order of `members` and their previous assignment decide.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Partitions = Mapping[bytes, frozenset[int]]
 
 
 class MemberSpecification(NamedTuple):
-    """`topic_ids`, in ascending order, are those of the existing topics that the member subscribes to."""
+    """`topic_ids`, in ascending order, are the ids of the existing topics that the member subscribes to."""
 
     instance_id: str | None
     topic_ids: tuple[bytes, ...]
@@ -21,7 +21,7 @@ class MemberSpecification(NamedTuple):
 
 
 class GroupSpecification(NamedTuple):
-    """`partition_counts` has every topic that a member subscribes to; `is_homogeneous` says that all subscribe to the same ones."""
+    """`partition_counts` has every topic that a member subscribes to. `is_homogeneous`: all members subscribe to the same topics."""
 
     members: Mapping[str, MemberSpecification]
     partition_counts: Mapping[bytes, int]
@@ -29,4 +29,4 @@ class GroupSpecification(NamedTuple):
 
 
 Assignor = Callable[[GroupSpecification], dict[str, Partitions]]
-"""Returns the new target of every member; one that is not in it has none. A target that is unchanged may be the very object it was."""
+"""Returns the new target of every member. A member that is not in it has an empty target. An unchanged target may be the same object."""

@@ -1,7 +1,7 @@
-"""The uniform assignor, for members that all subscribe to the same topics: every member gets as many partitions as any other, give or take
-one, and keeps what it has as far as that allows (Kafka's UniformHomogeneousAssignmentBuilder). Others go to uniform_heterogeneous.py.
+"""The uniform assignor, for members that all subscribe to the same topics (Kafka's UniformHomogeneousAssignmentBuilder).
 
-Balance comes before stickiness. Racks are not looked at, as in Kafka 4.
+The members' partition counts differ by one at most, and each member keeps as many of its partitions as that allows: balance comes before
+stickiness. Racks are ignored, as in Kafka 4. uniform_heterogeneous.py has the part for members with different topics.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _HomogeneousAssignment:
         self._topic_ids = dict.fromkeys(topic_ids)
         self._targets: dict[str, Partitions] = {}
         self._unassigned: list[_TopicPartition] = []
-        self._unfilled: list[tuple[str, int]] = []  # members with what they may still get
+        self._unfilled: list[tuple[str, int]] = []  # members, and how many partitions each may still get
         total = sum(group.partition_counts[topic_id] for topic_id in topic_ids)
         self._quota, self._extra_count = divmod(total, len(group.members))
 
@@ -45,7 +45,7 @@ class _HomogeneousAssignment:
             kept, left = self._keep(member.partitions, quota)
             self._targets[member_id] = kept
             if left > 0 and has_extra and members_left > self._extra_count:
-                # Another member may take the extra partition, unless just as many are left as there are extra ones.
+                # Another member may take the extra partition, unless all remaining members need one.
                 left -= 1
                 has_extra = False
             if left > 0:
@@ -66,7 +66,7 @@ class _HomogeneousAssignment:
             self._unassigned += [(topic_id, partition) for partition in range(count) if partition not in taken]
 
     def _keep(self, partitions: Partitions, quota: int) -> tuple[Partitions, int]:
-        """What a member keeps of its partitions, the very object if that is all, and how many more it may get."""
+        """The partitions that a member keeps (the same object if it keeps all), and how many more it may get."""
         if sum(map(len, partitions.values())) <= quota and all(topic_id in self._topic_ids for topic_id in partitions):
             return partitions, quota - sum(map(len, partitions.values()))
         kept: dict[bytes, frozenset[int]] = {}

@@ -1,7 +1,7 @@
 """The uniform assignor's part for members that subscribe to different topics (Kafka's UniformHeterogeneousAssignmentBuilder).
 
-Unassigned partitions go to the subscriber with the fewest. Then, topic by topic, partitions move from the subscribers with the most to
-those with the fewest, until a round moves none, or for 16 rounds. No assignment that is the best possible is promised.
+Unassigned partitions go to the subscriber with the fewest partitions. Then, topic by topic, partitions move from the subscribers with the
+most to those with the fewest, until a round moves none, at most 16 rounds. The result need not be the best possible.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class HeterogeneousAssignment:
         self._owners = {topic_id: [NOBODY] * self._group.partition_counts[topic_id] for topic_id in self._subscribers}
 
     def _keep(self) -> None:
-        """Members keep what they have of the topics that they subscribe to."""
+        """Members keep their partitions of topics that they subscribe to."""
         subscriptions = {member.topic_ids: frozenset(member.topic_ids) for member in self._group.members.values()}
         for index, member in enumerate(self._group.members.values()):
             subscribed = subscriptions[member.topic_ids]
@@ -68,7 +68,7 @@ class HeterogeneousAssignment:
                 self._move(topic_id, partition, balancer.next_least_loaded())
 
     def _in_order(self, topic_ids: list[bytes]) -> list[bytes]:
-        """Those with the most partitions for each subscriber come first, then those with the fewest subscribers."""
+        """The topics with the most partitions per subscriber come first, of equal ones those with the fewest subscribers."""
 
         def order(topic_id: bytes) -> tuple[float, int, bytes]:
             subscriber_count = len(self._subscribers[topic_id])
@@ -88,7 +88,7 @@ class HeterogeneousAssignment:
                     last_moved = topic_id
 
     def _balance_topic(self, topic_id: bytes) -> int:
-        """How many partitions moved."""
+        """Move partitions of the topic between its subscribers. Returns how many moved."""
         subscribers = self._subscribers[topic_id]
         sizes = [self._sizes[index] for index in subscribers]
         if max(sizes) - min(sizes) <= 1:
@@ -129,11 +129,11 @@ class HeterogeneousAssignment:
 
 
 class _Balancer:
-    """Tells which subscriber gets the next partition, and which one gives the next away.
+    """Chooses the subscriber that gets the next partition, and the one that gives the next partition away.
 
-    The subscribers are sorted by how many partitions they have. Those at the left end with equally few form one range, those at the right
-    end with equally many another. The left one takes a partition for each of its members, then its level is one higher, and the
-    members that are at that level join it; the right one likewise gives. `sizes` is the caller's, who changes it with every move.
+    The subscribers are sorted by how many partitions they have. The subscribers with the fewest form a range at the left end, those with
+    the most a range at the right end. When each member of the left range has got a partition, its level rises by one and the members at
+    that level join the range; the right range likewise gives. The caller owns `sizes` and changes it with every move.
     """
 
     def __init__(self, subscribers: list[int], sizes: list[int]) -> None:
@@ -161,12 +161,12 @@ class _Balancer:
         return index
 
     def next_most_loaded(self, partitions: Mapping[int, Sequence[int]]) -> int:
-        """Of those that have some of these `partitions` of the topic, by their owners; NOBODY when none has."""
+        """The most loaded subscriber that owns some of these `partitions` of the topic, which are by owner. NOBODY if there is none."""
         members, sizes, place = self._members, self._sizes, self._next_most
         while True:
             if place < self._most_start:
                 if self._most_end <= self._most_start and self._most_start > 0:
-                    # All of the range were excluded: it goes on with the next level, wherever that is.
+                    # All members of the range are excluded: continue at the next level that exists.
                     self._most_level = sizes[members[self._most_start - 1]]
                 else:
                     self._most_level -= 1
@@ -179,7 +179,7 @@ class _Balancer:
             if partitions.get(index):
                 self._next_most = place - 1
                 return index
-            # It has nothing to give, and is excluded from the range.
+            # This subscriber has no partition to give and is excluded from the range.
             self._most_end = last = self._most_end - 1
             members[place], members[last] = members[last], index
             place -= 1

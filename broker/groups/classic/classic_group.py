@@ -1,12 +1,12 @@
 """One classic group: its members, its state and the rules that need nothing but the group (Kafka's ClassicGroup).
 
-Owns the membership data and keeps it consistent; asks nobody for the time and sends nothing. GroupMetadataManager decides
-what happens to a group, this says what a group is. Only GroupMetadataManager and Rebalance change it; everyone else reads.
+Owns the membership data and keeps it consistent. It has no clock and sends nothing. GroupMetadataManager and Rebalance decide what happens
+to a group, and only they change it.
 
 Invariants
-- `awaiting_join_count` is the number of members whose JoinGroup waits for an answer.
+- `awaiting_join_count` is the number of members whose JoinGroup waits for a response.
 - `supported_protocols[name]` is the number of members that offered the protocol `name`.
-- `static_members` maps each group.instance.id to the one member that holds it now.
+- `static_members` maps each group.instance.id to the member that has it now.
 - `pending_join_members` holds member ids that were handed out (KIP-394) but have not joined: disjoint from `members`.
 - `leader_id` names a member whenever there is one.
 """
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from protocol.messages.stored.group_records import GroupMetadataValue
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
-"""The protocol type of consumers; for these groups the coordinator can read which topics a member subscribed to."""
+"""The protocol type of consumers. In such groups the coordinator can read which topics a member subscribes to."""
 
 
 Answer = tuple[Reply, JoinGroupResponse | SyncGroupResponse]
-"""A member's answer and its receiver; given to `send_answers`."""
+"""A receiver and the response for it. `send_answers` sends it."""
 
 
 _PROTOCOLS = attrgetter("protocols")
 
 
 class GroupState(Enum):
-    """A classic group's state; the value is the name that ListGroups and DescribeGroups show."""
+    """A classic group's state. The value is the name in ListGroups and DescribeGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -58,18 +58,18 @@ VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
     GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
     GroupState.DEAD: frozenset(GroupState),
 }
-"""The whole state machine: a group may enter the key's state only from these."""
+"""The state machine: a group may enter the key's state only from these states."""
 
 
 class ClassicGroup:
-    """A group as it is in memory: what its last stored GroupMetadataValue said, and the rebalance in flight on top of it."""
+    """A group in memory: its last stored GroupMetadataValue, and the rebalance in progress."""
 
     def __init__(self, group_id: str, now_ms: int, *, is_appended: bool = False) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
         self.state_timestamp_ms = now_ms
-        """When the state was entered, wall clock; -1 for a group loaded from a record too old to say."""
+        """When the group entered its state, wall clock. -1 if it was loaded from an old record, which does not have the time."""
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.generation = 0
@@ -84,13 +84,13 @@ class ClassicGroup:
         self.metadata_size_bytes = 0
         self.new_member_added = False
         self.is_appended = is_appended
-        """Whether a record of it is in the log, committed or not."""
+        """Whether the log has a record of the group, committed or not."""
         self.rebalance_reason = ""
-        """Why a rebalance runs, for the log; "" between rebalances."""
+        """The reason of the rebalance in progress, for the log. "" between rebalances."""
 
     @classmethod
     def from_record(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-        """The group that a stored GroupMetadataValue describes: stable if it has members, else empty."""
+        """The group of a stored GroupMetadataValue: stable if it has members, else empty."""
         group = cls(group_id, value.current_state_timestamp, is_appended=True)
         group.protocol_type = value.protocol_type or None
         group.protocol_name = value.protocol
@@ -103,14 +103,14 @@ class ClassicGroup:
         return group
 
     def settle(self, assignments: Mapping[str, bytes]) -> None:
-        """Make a group that was just put together the one that is stored with these assignments."""
+        """Set a new group's state and assignments to those that are stored for it."""
         for member_id, assignment in assignments.items():
             self.members[member_id].assignment = assignment
         self.is_appended = True
         self.state = GroupState.STABLE
         self.subscribed_topics = self._read_subscribed_topics()
 
-    # What the group is.
+    # Questions.
 
     @property
     def is_empty(self) -> bool:
@@ -130,31 +130,31 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of any member: no member is removed from a rebalance before its own is over."""
+        """The longest rebalance timeout of all members, so that every member has its own timeout to rejoin."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
     def known_member_ids(self) -> Iterator[str]:
-        """Of its members and of those that have yet to join."""
+        """The ids of its members and of pending members."""
         return chain(self.members, self.pending_join_members)
 
     def is_leader(self, member_id: str) -> bool:
         return self.leader_id == member_id
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may be reading `topic`; a consumer group with unreadable subscriptions may be reading anything."""
+        """Whether a member may be reading `topic`. True for every topic if the subscriptions of a consumer group cannot be read."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
     def supports_protocols(self, protocol_type: str, protocols: Collection[str]) -> bool:
-        """Whether a member offering `protocols` could join: all others must share at least one of them."""
+        """Whether a member that offers `protocols` may join: all members must support at least one of them."""
         if self.is_empty:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and any(self.supported_protocols[name] == len(self.members) for name in protocols)
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> None:
-        """Raise UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member took over the static member's instance id."""
+        """Raise UNKNOWN_MEMBER_ID if there is no such member, or FENCED_INSTANCE_ID if another member has the instance id now."""
         if group_instance_id is not None:
             current_member_id = self.static_members.get(group_instance_id)
             if current_member_id is None:
@@ -165,7 +165,7 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def validate_offset_commit(self, member_id: str, group_instance_id: str | None, generation: int) -> None:
-        """Raise unless this member of this generation may commit now. No member and no generation: a simple consumer or a tool."""
+        """Raise unless this member of this generation may commit now. A request without either is from a simple consumer or a tool."""
         if self.state is GroupState.DEAD:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if generation < 0 and self.is_empty:
@@ -185,8 +185,8 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def check_offsets_deletable(self) -> None:
-        """Raise NON_EMPTY_GROUP while members of whose topics nothing is known may need the offsets. Those of consumers are asked of
-        `is_subscribed_to`."""
+        """Raise NON_EMPTY_GROUP while the group has members whose topics the coordinator cannot read. The caller checks the topics of
+        consumers by `is_subscribed_to`."""
         if not self.is_empty and not self.uses_consumer_protocol:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
@@ -199,9 +199,9 @@ class ClassicGroup:
         self.state_timestamp_ms = now_ms
 
     def add(self, member: ClassicGroupMember) -> None:
-        """Take a new member in; the first one gives the group its protocol type and leads it."""
+        """Add a member. The first one gives the group its protocol type and becomes the leader."""
         if member.group_instance_id is not None:
-            assert member.group_instance_id not in self.static_members, "replace_static_member is the way to take over an instance"
+            assert member.group_instance_id not in self.static_members, "only replace_static_member gives an instance id to another member"
             self.static_members[member.group_instance_id] = member.member_id
         if not self.members:
             self.protocol_type = member.protocol_type
@@ -215,7 +215,7 @@ class ClassicGroup:
         self.pending_join_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """Forget a member or a pending member; another member leads if the leader went."""
+        """Remove a member or a pending member. If it was the leader, another member becomes the leader."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_protocols(member, -1)
@@ -235,7 +235,7 @@ class ClassicGroup:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """Take over what a member's new JoinGroup says of it."""
+        """Update a member from its new JoinGroup."""
         self._count_protocols(member, -1)
         member.protocols = protocols
         self._count_protocols(member, 1)
@@ -243,7 +243,7 @@ class ClassicGroup:
         member.session_timeout_ms = session_timeout_ms
 
     def replace_static_member(self, group_instance_id: str, old_member_id: str, new_member_id: str) -> ClassicGroupMember:
-        """Give a static member its new member id; what still waits under the old id is fenced (KIP-345)."""
+        """Give a static member its new member id. Requests that wait under the old id are fenced (KIP-345)."""
         old_member = self.members[old_member_id]
         answers = self.take_answers(
             old_member,
@@ -256,7 +256,7 @@ class ClassicGroup:
         if self.is_leader(old_member_id):
             self.leader_id = new_member_id
         if old_member_id in self.pending_sync_members:
-            # The next SyncGroup of this instance comes under its new id.
+            # The instance's next SyncGroup has the new id.
             del self.pending_sync_members[old_member_id]
             self.pending_sync_members[new_member_id] = None
         self.static_members[group_instance_id] = new_member_id
@@ -264,7 +264,7 @@ class ClassicGroup:
         return new_member
 
     def elect_joined_leader(self) -> bool:
-        """Make sure the leader is a member that is waiting in the join phase; False if there is none."""
+        """Make a member that has joined the leader, if the present leader has not. False if no member has joined."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].is_awaiting_join:
@@ -276,44 +276,44 @@ class ClassicGroup:
         return False
 
     def select_protocol(self) -> str:
-        """The protocol with most votes among those every member supports; each member votes for its first such."""
+        """The protocol with the most votes among those that all members support. Each member votes for its first one of them."""
         candidates = {name for name, count in self.supported_protocols.items() if count == len(self.members)}
-        # Nearly always each member's first is one. No Python code for each: of 10,000 members that takes 1 ms instead of 10.
+        # Nearly always all members support each member's first protocol. Counter and map need 1 ms for 10,000 members, a Python loop 10.
         votes: Counter[str] = Counter(map(next, map(iter, map(_PROTOCOLS, self.members.values()))))
         if not votes.keys() <= candidates:
             votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
     def start_next_generation(self, now_ms: int) -> None:
-        """End of the join phase: the next generation, waiting for its leader's assignment, or empty if nobody is left."""
+        """End the join phase: the next generation waits for its leader's assignment, or is empty if no member is left."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self._read_subscribed_topics()
         self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
         self.pending_sync_members.clear()
 
-    # Answers to members that wait. Taking them changes the group, sending them comes last: a receiver must find the group
-    # as the answer says it is, and no loop over members may be under way.
+    # Responses to waiting members. Taking them changes the group; sending them comes last. A receiver must find the group as its response
+    # says, and no loop over members may be running.
 
     def await_join(self, member: ClassicGroupMember, reply: Reply) -> None:
-        """Park the member's JoinGroup. An older one that still waits was given up by its client, yet must not hang."""
+        """Park the member's JoinGroup. An older one that still waits is answered too, although its client has given it up."""
         older = self.take_join(member, JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id))
         member.awaiting_join = reply
         self.awaiting_join_count += 1
         send_answers(older)
 
     def complete_join(self, member: ClassicGroupMember, response: JoinGroupResponse) -> None:
-        """Answer the member's JoinGroup if one waits."""
+        """Answer the member's JoinGroup, if one waits."""
         send_answers(self.take_join(member, response))
 
     def take_join(self, member: ClassicGroupMember, response: JoinGroupResponse) -> list[Answer]:
-        """The answer to the member's JoinGroup, if one waits; from now on none does. Comes before the member's removal, which counts
-        who still waits."""
+        """The response to the member's JoinGroup, if one waits, which it does no longer. Call it before the member's removal, because that
+        counts waiting members."""
         reply = self.release_join(member)
         return [] if reply is None else [(reply, response)]
 
     def release_join(self, member: ClassicGroupMember) -> Reply | None:
-        """Who has to be given the answer to the member's JoinGroup, if one waits; from now on none does."""
+        """The receiver of the response to the member's JoinGroup, if one waits, which it does no longer."""
         reply = member.awaiting_join
         if reply is not None:
             member.awaiting_join = None
@@ -321,28 +321,28 @@ class ClassicGroup:
         return reply
 
     def await_sync(self, member: ClassicGroupMember, reply: Reply) -> None:
-        """Park the member's SyncGroup; as for joins, an older one gets an answer that sends its client back to join."""
+        """Park the member's SyncGroup. An older one that still waits gets REBALANCE_IN_PROGRESS."""
         older = self.take_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         member.awaiting_sync = reply
         send_answers(older)
 
     def take_sync(self, member: ClassicGroupMember, response: SyncGroupResponse) -> list[Answer]:
-        """The answer to the member's SyncGroup, if one waits; from now on none does."""
+        """The response to the member's SyncGroup, if one waits, which it does no longer."""
         reply = self.release_sync(member)
         return [] if reply is None else [(reply, response)]
 
     def release_sync(self, member: ClassicGroupMember) -> Reply | None:
-        """The same for its SyncGroup."""
+        """The receiver of the response to the member's SyncGroup, if one waits, which it does no longer."""
         reply = member.awaiting_sync
         member.awaiting_sync = None
         return reply
 
     def take_answers(self, member: ClassicGroupMember, join: JoinGroupResponse, sync: SyncGroupResponse) -> list[Answer]:
-        """The answers to whatever of the member's waits."""
+        """The responses to the member's JoinGroup and SyncGroup, if they wait."""
         return self.take_join(member, join) + self.take_sync(member, sync)
 
     def join_response(self, member_id: str) -> JoinGroupResponse:
-        """The answer to a successful JoinGroup: this generation."""
+        """The response to a successful JoinGroup, with this generation."""
         return JoinGroupResponse(
             generation_id=self.generation,
             protocol_type=self.protocol_type,
@@ -352,7 +352,7 @@ class ClassicGroup:
         )
 
     def leader_response(self, member_id: str) -> JoinGroupResponse:
-        """What the leader is told: this generation, and who is in it."""
+        """The leader's response: this generation with its members."""
         response = self.join_response(member_id)
         protocol_name = self.protocol_name or ""
         response.members = [
@@ -371,7 +371,7 @@ class ClassicGroup:
         self.metadata_size_bytes += change * member.metadata_size_bytes
 
     def _read_subscribed_topics(self) -> frozenset[str] | None:
-        """The topics of all members' subscriptions; None when the group's protocol does not say or cannot be read."""
+        """The topics of all members' subscriptions. None if the group is not one of consumers or a subscription cannot be read."""
         if not self.uses_consumer_protocol:
             return None
         if not self.members:
@@ -380,7 +380,7 @@ class ClassicGroup:
             return None
         topics: set[str] = set()
         try:
-            # Most groups' members all say the same, and to read it takes longer than all else that a generation needs.
+            # In most groups all members send the same subscription. Reading it takes longer than the rest of a new generation.
             metadata: bytes
             for metadata in set(map(itemgetter(self.protocol_name), map(_PROTOCOLS, self.members.values()))):
                 topics.update(decode_subscription(metadata).topics)
@@ -390,6 +390,6 @@ class ClassicGroup:
 
 
 def send_answers(answers: list[Answer]) -> None:
-    """Tell members what was taken for them, in order."""
+    """Send the responses, in order."""
     for reply, response in answers:
         reply.complete(response)

@@ -1,6 +1,6 @@
-"""One member of a classic group: who it is, what it offered, what it is waiting for (Kafka's ClassicGroupMember).
+"""One member of a classic group: its identity, the protocols that it offers, and its waiting requests (Kafka's ClassicGroupMember).
 
-Owned by its ClassicGroup, which counts the members that wait and the protocols they offer: change those through the group.
+Its ClassicGroup owns it and counts waiting members and offered protocols, so change those through the group.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.stored.group_records import MemberMetadata
 
 JOIN_VERSION_REQUIRES_MEMBER_ID = 4
-"""From this version on a dynamic member's first JoinGroup only fetches its member id (KIP-394)."""
+"""From this version of JoinGroup on, a dynamic member's first request only fetches its member id (KIP-394)."""
 
 
 class Reply(Protocol):
-    """Where one answer goes: broker.loop.deferred.Deferred, or a list in a test."""
+    """The receiver of one response: a broker.loop.deferred.Deferred, or a double in a test."""
 
     @property
     def is_done(self) -> bool: ...
@@ -28,9 +28,9 @@ class Reply(Protocol):
 class ClassicGroupMember:
     """A member, dynamic or static (with a group.instance.id).
 
-    `protocols` maps each offered protocol's name to the member's metadata for it, most preferred first. `is_new` is true
-    from its first JoinGroup until that is answered: until then it knows no member id and cannot send heartbeats. `is_being_answered`
-    is true while an answer is on its way to it that is given in pieces (RebalanceResponses).
+    `protocols` maps each offered protocol's name to the member's metadata for it, most preferred first. `is_new` is true from the
+    member's first JoinGroup until the response: until then the member has no member id and cannot send heartbeats. `is_being_answered`
+    is true while its response waits for its turn in RebalanceResponses.
     """
 
     __slots__ = (
@@ -77,7 +77,7 @@ class ClassicGroupMember:
 
     @classmethod
     def from_record(cls, stored: MemberMetadata, protocol_type: str, protocol_name: str | None) -> ClassicGroupMember:
-        """The member as stored: of the protocols it offered only the chosen one is kept in the log."""
+        """The member of a stored record. The log keeps only the chosen protocol of those that the member offered."""
         return cls(
             member_id=stored.member_id,
             group_instance_id=stored.group_instance_id,
@@ -116,30 +116,30 @@ class ClassicGroupMember:
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Whether the session timeout does not apply now: a member that waits for us cannot send heartbeats.
+        """Whether the session timeout does not apply now, because a member that waits for a response cannot send heartbeats.
 
-        A new member is the exception: its join timeout must end the waiting of clients that went away and came back as others.
+        It applies to a new member: its client may have reconnected as another member, and the timeout removes the old one.
         """
         return not self.is_new and (self.is_awaiting_join or self.is_awaiting_sync or self.is_being_answered)
 
     @property
     def metadata_size_bytes(self) -> int:
-        """Of the protocols that it offers, with their names."""
+        """Bytes of the names and metadata of the protocols that it offers."""
         return sum(len(name) + len(metadata) for name, metadata in self.protocols.items())
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What the member sent for the chosen protocol; the group chooses only protocols that every member offered."""
+        """The member's metadata for the chosen protocol. The group chooses only protocols that all members offer."""
         return self.protocols[protocol_name or ""]
 
     def matches(self, protocols: dict[str, bytes]) -> bool:
-        """Whether a new JoinGroup offers the same, in the same order of preference."""
+        """Whether these protocols are the same as before, in the same order of preference."""
         return list(self.protocols.items()) == list(protocols.items())
 
     def vote(self, candidates: Collection[str]) -> str:
         return next(name for name in self.protocols if name in candidates)
 
     def with_member_id(self, member_id: str) -> ClassicGroupMember:
-        """The same static member under a new id, waiting for nothing."""
+        """The same static member with a new id and no waiting requests."""
         return ClassicGroupMember(
             member_id,
             self.group_instance_id,
@@ -153,24 +153,24 @@ class ClassicGroupMember:
         )
 
 
-# What a JoinGroup says of its member.
+# Questions about a JoinGroup.
 
 
 def requires_member_id(request: JoinGroupRequest, api_version: int) -> bool:
-    """Whether the answer is the member id to come back with."""
+    """Whether the response is MEMBER_ID_REQUIRED, with the id that the member is to join with."""
     return not request.member_id and request.group_instance_id is None and api_version >= JOIN_VERSION_REQUIRES_MEMBER_ID
 
 
 def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    """Version 0 has no rebalance timeout of its own: the session timeout is both (KIP-62)."""
+    """The request's rebalance timeout. In version 0 the session timeout is both (KIP-62)."""
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
 
 
 def protocols_size_bytes(request: JoinGroupRequest) -> int:
-    """Of the protocols' names and metadata."""
+    """Bytes of the protocols' names and metadata."""
     return sum(len(protocol.name) + len(protocol.metadata) for protocol in request.protocols)
 
 
 def is_too_large(request: JoinGroupRequest) -> bool:
-    """Whether it offers more than one member may."""
+    """Whether the request offers more than one member may."""
     return len(request.protocols) > MAX_MEMBER_PROTOCOLS or protocols_size_bytes(request) > MAX_MEMBER_SIZE_BYTES

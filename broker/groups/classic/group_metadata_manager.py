@@ -1,12 +1,12 @@
 """The group APIs of one shard: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ListGroups, DescribeGroups (Kafka's class of this name).
 
-Owns `groups`. An operation checks, changes the soft state of a rebalance in flight (who joined, who waits), and returns the
-records it wants stored as a CoordinatorResult. Which groups there are comes from `replay`. What a stored generation says of its
-members is known here already, but for their assignment: members get it, and the group is stable, when the record is committed.
+Owns `groups`. An operation checks the request, changes the soft state of a rebalance in progress (which members have joined, which wait),
+and returns the records to store as a CoordinatorResult. Only `replay` adds and removes groups. When a generation's record is replayed on
+the leader, its members are already in the group. Members get their assignment, and the group is stable, when the record is committed.
 
-How a member joins an existing group is in joins.py, how a rebalance goes on in rebalance.py.
+joins.py has how a member joins an existing group, rebalance.py the phases of a rebalance.
 
-No clock but the injected one, no randomness but the injected source, no I/O. Called by GroupCoordinatorShard.
+Clock and random source are injected. There is no I/O. GroupCoordinatorShard calls it.
 
 Source: GroupMetadataManager.classicGroup*, KIP-62, 134, 345, 394, 559, 814.
 """
@@ -71,10 +71,10 @@ class GroupMetadataManager:
     def join(
         self, client: ClientInfo, request: JoinGroupRequest, reply: Reply, replaced: Sequence[CoordinatorRecord] = ()
     ) -> CoordinatorResult | None:
-        """Take a member into the group. `reply` gets the answer now, or when the join phase ends.
+        """Add a member to the group. `reply` gets the response now, or when the join phase ends.
 
-        `replaced` are the tombstones of a KIP-848 group without members that a new group takes the place of. They are one write with the
-        new group's record: offsets of a group that is not there are not told."""
+        `replaced` are the tombstones of a KIP-848 group without members that a new group replaces. They are one write with the new group's
+        record, so that the group exists at any time: OffsetFetch returns no offsets of a group that does not exist."""
         group = self.groups.get(request.group_id)
         is_new_group = group is None
         if group is None:
@@ -86,7 +86,7 @@ class GroupMetadataManager:
         if not is_new_group:
             return result
         assert result is None, "the first member of a group waits for others"
-        # So that the group is still known, with generation 0, to a coordinator that takes over now.
+        # The next coordinator still knows the group then, with generation 0.
         return CoordinatorResult([*replaced, empty_group_record(group)], self._new_group_stored(group, reply))
 
     def _new_group_stored(self, group: ClassicGroup, reply: Reply) -> Callable[[ErrorCode], None]:
@@ -95,7 +95,7 @@ class GroupMetadataManager:
                 return
             self._discard(group, error)
             if group.is_appended:
-                # The log has the group, and so has this shard if it stays loaded: without members.
+                # The log has the group without members, and so has this shard if it stays loaded.
                 self.groups[group.group_id] = ClassicGroup(group.group_id, self._clock.now_ms(), is_appended=True)
             if not reply.is_done:
                 reply.complete(join_error(error))
@@ -105,7 +105,7 @@ class GroupMetadataManager:
     # SyncGroup.
 
     def sync(self, request: SyncGroupRequest, reply: Reply) -> CoordinatorResult | None:
-        """The leader hands in the assignment, the others ask for theirs; `reply` gets it once it is stored."""
+        """The leader sends all assignments, the other members fetch theirs. `reply` gets the member's once they are stored."""
         group = self.groups.get(request.group_id)
         if group is None or group.is_empty:
             reply.complete(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -133,7 +133,7 @@ class GroupMetadataManager:
         )
 
     def _assignment_stored(self, group: ClassicGroup, generation: int, assignments: dict[str, bytes], error: ErrorCode) -> None:
-        """Hand the assignments out, unless the group has moved on to another rebalance meanwhile, which answered the syncs."""
+        """Send the assignments, unless the group has begun another rebalance meanwhile, which has answered the SyncGroups."""
         if group.generation != generation:
             return
         if error is not ErrorCode.NONE:
@@ -151,7 +151,7 @@ class GroupMetadataManager:
     # Heartbeat and LeaveGroup.
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
-        """Keep the member's session; REBALANCE_IN_PROGRESS tells it to join again."""
+        """Extend the member's session. REBALANCE_IN_PROGRESS tells the member to join again."""
         group = self.groups.get(request.group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -162,17 +162,17 @@ class GroupMetadataManager:
         if request.generation_id != group.generation:
             return ErrorCode.ILLEGAL_GENERATION
         self._rebalance.reschedule_heartbeat(group, group.members[request.member_id])
-        # In the sync phase a member that has its JoinGroup answer is in order already.
+        # In the sync phase a member has its JoinGroup response and need not join again.
         return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE
 
     def keep_session(self, group: ClassicGroup, member_id: str) -> None:
-        """An offset commit shows that the member lives; in the sync phase commits are refused and show nothing."""
+        """An offset commit extends the member's session, except in the sync phase, where commits are refused."""
         member = group.members.get(member_id)
         if member is not None:
             self._rebalance.reschedule_heartbeat(group, member)
 
     def leave(self, request: LeaveGroupRequest) -> tuple[CoordinatorResult | None, list[MemberResponse]]:
-        """Remove the members that ask, or that a tool names by instance id alone; each gets its own answer."""
+        """Remove the request's members. A tool names a static member by its instance id alone. Each member gets its own result."""
         group = self.groups.get(request.group_id)
         responses = [
             MemberResponse(
@@ -205,11 +205,11 @@ class GroupMetadataManager:
     # Durable state, loading and unloading.
 
     def replay(self, key: GroupMetadataKey, value: GroupMetadataValue | None, _producer_id: int = NO_PRODUCER_ID) -> None:
-        """Make a record true.
+        """Apply a record.
 
-        Case A, a tombstone: the group is gone. It was empty. Case B, loading: the group is what the record says; there is
-        no rebalance on top of it. Case C, a new group's first record: it is there, as far as the record is committed.
-        Case D, a group that was there already: what was stored for it takes effect when it is committed.
+        Case A, a tombstone: the group, which was empty, is removed. Case B, loading: the record replaces the group, which has no rebalance
+        in progress. Case C, a new group's first record: the group exists once the record is committed. Case D, a known group: the record
+        takes effect when it is committed.
         """
         if self._is_loading:
             self.conversions.on_classic_record(key.group, is_tombstone=value is None)
@@ -223,46 +223,46 @@ class GroupMetadataManager:
             self._timeline.record_added(self.groups, key.group)
 
     def create_simple_group(self, group_id: str) -> None:
-        """The group under which offsets without membership are kept; replaying an offset makes it."""
+        """Make a simple group, which has offsets and no members. Replaying an offset calls this."""
         self._timeline.put(self.groups, group_id, ClassicGroup(group_id, self._clock.now_ms(), is_appended=True))
 
     def forget_simple_group(self, group_id: str) -> None:
-        """A KIP-848 group comes to be under the id, whose offsets may have been replayed before it."""
+        """Remove the simple group of a KIP-848 group, whose offsets may have been replayed before its own records."""
         self._timeline.remove(self.groups, group_id)
 
-    # Groups that change their protocol, when the records that do it are replayed, inside a write.
+    # Groups that change their protocol. Called while the records of that change are replayed, inside a write.
 
     def retire(self, group: ClassicGroup) -> None:
-        """A KIP-848 group has the id now. Members that wait here are to join again; they are told in a later turn of the loop."""
+        """A KIP-848 group has the id now. Waiting members are told to join again, in a later turn of the loop."""
         self._rebalance.cancel_timers(group)
         waiting = self._end(group)
         if waiting:
             self._responses.send_later(_end_answers(waiting, ErrorCode.REBALANCE_IN_PROGRESS))
 
     def take_over(self, group: ClassicGroup, rebalance_reason: str | None) -> None:
-        """The classic `group`, whose record was just replayed, goes on for a KIP-848 group."""
-        self.groups[group.group_id] = group  # in place of the one that replay made of the record
+        """`group` replaces a KIP-848 group. Its record was just replayed."""
+        self.groups[group.group_id] = group  # in place of the object that replay made of the record
         for member in group.members.values():
             self._rebalance.reschedule_heartbeat(group, member)
         if rebalance_reason is not None:
             result = self._rebalance.prepare(group, rebalance_reason)
-            assert result is None, "a rebalance that nobody has joined yet stores nothing"
+            assert result is None, "a rebalance without joined members stores nothing"
 
     def on_loaded(self, run: Callable[[CoordinatorResult | None], None]) -> None:
-        """The shard is ours now: every member gets a whole session timeout to find this coordinator. `run` appends the records."""
+        """The shard is active: every member gets a whole session timeout to find this coordinator. `run` appends the records."""
         self._is_loading = False
         converted = self.conversions.take()
         for group in list(self.groups.values()):
             for member in group.members.values():
                 self._rebalance.reschedule_heartbeat(group, member)
             if len(group.members) > self._config.max_size:
-                # The limit was lowered. The rebalance lets everyone commit before the last ones are turned away.
+                # The limit was lowered. In the rebalance all members can commit before the surplus ones are refused.
                 run(self._rebalance.prepare(group, "more members than group.max.size"))
             elif group.group_id in converted and group.members:
                 run(self._rebalance.prepare(group, "the group became classic before this coordinator had it"))
 
     def on_unloaded(self) -> None:
-        """Another broker has the shard now: members that wait here must look for it."""
+        """Another broker is the coordinator now: waiting members get NOT_COORDINATOR."""
         for group in list(self.groups.values()):
             self._discard(group, ErrorCode.NOT_COORDINATOR)
         self._timers.cancel_all()
@@ -273,14 +273,14 @@ class GroupMetadataManager:
         self._responses.send(_end_answers(waiting, error), len(waiting))
 
     def _end(self, group: ClassicGroup) -> list[_Waiting]:
-        """Nothing acts on the group any more. The members that are still to be told so."""
+        """Make the group DEAD: its timers do nothing any more. Returns the members whose requests still wait."""
         waiting = [_Waiting(member.member_id, group.release_join(member), group.release_sync(member)) for member in group.members.values()]
         group.transition_to(GroupState.DEAD, self._clock.now_ms())
         return [member for member in waiting if member.join is not None or member.sync is not None]
 
 
 class _Waiting(NamedTuple):
-    """Who has to be given the answers to a member's JoinGroup and SyncGroup, where they wait."""
+    """The receivers of the responses to a member's JoinGroup and SyncGroup, if they wait."""
 
     member_id: str
     join: Reply | None
@@ -302,7 +302,7 @@ def _sync_error(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
         return e.code
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    # Version 5 says which protocol the member thinks was chosen (KIP-559).
+    # Version 5 has the protocol that the member believes was chosen (KIP-559).
     if request.protocol_type not in (None, group.protocol_type) or request.protocol_name not in (None, group.protocol_name):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if group.state is GroupState.PREPARING_REBALANCE:

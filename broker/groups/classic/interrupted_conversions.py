@@ -1,18 +1,18 @@
 """Finds groups that became classic under a coordinator that ended before it could rebalance them.
 
-When the last member of the consumer protocol leaves, the group becomes classic and begins a rebalance, because nobody owns that member's
-partitions any more. The rebalance is only in memory: a coordinator that loads the group finds it stable, without the member. Kafka leaves
-it so, and nobody reads those partitions until something else makes the group rebalance.
+When the last member of the consumer protocol leaves, the group becomes classic and begins a rebalance, because that member's partitions
+have no owner. The rebalance is only in memory: a coordinator that loads the group finds it stable, without the member. In Kafka those
+partitions have no reader until another event makes the group rebalance.
 
-Such a conversion is one batch: the KIP-848 group's tombstones, then the classic group's record. The order of the records tells it from
-anything later.
+Such a conversion is one batch: the KIP-848 group's tombstones, then the classic group's record. A classic record directly after a
+tombstone of the same group is a conversion.
 """
 
 from __future__ import annotations
 
 
 class InterruptedConversions:
-    """Told of a shard's records about groups while they are loaded, in the order of the log."""
+    """The store and the manager call it for a shard's group records while they are loaded, in the order of the log."""
 
     __slots__ = ("_converted", "_ended")
 
@@ -25,7 +25,7 @@ class InterruptedConversions:
         self._ended = group_id
 
     def on_classic_record(self, group_id: str, *, is_tombstone: bool) -> None:
-        """A classic group's record. What a rebalance has stored ends the conversion."""
+        """A classic group's record. The record of a later rebalance ends the conversion."""
         if group_id == self._ended and not is_tombstone:
             self._converted.add(group_id)
         else:
@@ -33,6 +33,6 @@ class InterruptedConversions:
         self._ended = ""
 
     def take(self) -> set[str]:
-        """The groups of which nothing was stored since they became classic."""
+        """The groups without a record since they became classic."""
         converted, self._converted = self._converted, set()
         return converted

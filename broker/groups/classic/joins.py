@@ -1,8 +1,8 @@
-"""Joins: how a member joins a classic group: a new one, one that is known, a static one that comes back (the classicGroupJoin* methods of
-Kafka's GroupMetadataManager).
+"""Joins: JoinGroup of a new member, of a known member, and of a static member that returns (the classicGroupJoin* methods of Kafka's
+GroupMetadataManager).
 
-Called by GroupMetadataManager, which owns the groups and makes new ones. Changes the soft state of the group; what has to be stored is
-returned as a CoordinatorResult.
+GroupMetadataManager, which owns the groups and makes new ones, calls it. It changes the soft state of the group and returns the records to
+store as a CoordinatorResult.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.uuids import random_uuid_text
 
 MEMBER_ID_PREFIX_MAX = 1000
-"""Characters of a client or instance id that go into a member id. Ours: with all of it an id could be too long for any response."""
+"""Characters of a client or instance id that go into a member id. Kafka takes all of them; the id could then be too long for any
+response."""
 
 JOIN_VERSION_SKIPS_ASSIGNMENT = 9
-"""From this version on a returning static leader can be told to lead without computing an assignment (KIP-814)."""
+"""From this version of JoinGroup on, the response can tell a returning static leader not to compute an assignment (KIP-814)."""
 
 
 class Joins:
@@ -45,11 +46,11 @@ class Joins:
         self._rebalance = rebalance
 
     def join(self, client: ClientInfo, request: JoinGroupRequest, group: ClassicGroup, reply: Reply) -> CoordinatorResult | None:
-        """Take a member into `group`. `reply` gets the answer now, or when the join phase ends."""
+        """Add a member to `group`. `reply` gets the response now, or when the join phase ends."""
         if not self._accepts(group, request):
             self._rebalance.remove_member(group, request.member_id)
             reply.complete(join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
-            # It may have been the one the others waited for.
+            # The other members may have waited for it.
             return self._rebalance.maybe_complete_join(group)
         if not group.supports_protocols(request.protocol_type, [protocol.name for protocol in request.protocols]):
             reply.complete(join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
@@ -61,8 +62,8 @@ class Joins:
     def _accepts(self, group: ClassicGroup, request: JoinGroupRequest) -> bool:
         """Whether the group has room (KIP-389), or the member is in it already.
 
-        In the join phase those that wait count, not the members: the size may be above a limit that was lowered, and it is
-        the last to rejoin who must go.
+        In the join phase only waiting members count. If the limit was lowered below the group's size, the members that rejoin last are
+        refused.
         """
         if is_too_large(request) or group.metadata_size_bytes + protocols_size_bytes(request) > MAX_MEMBERSHIP_SIZE_BYTES:
             return False
@@ -105,8 +106,8 @@ class Joins:
         member = group.members[member_id]
         protocols = _protocols(request)
         is_unchanged = member.matches(protocols)
-        # Case A: a rebalance waits for this member. Case B: its offer changed. Case C: the leader asks for a rebalance by
-        # joining again, for a change that only it sees, such as new partitions.
+        # Case A: a rebalance waits for this member. Case B: its protocols changed. Case C: the leader asks for a rebalance by joining
+        # again, for a change that only it sees, such as new partitions.
         if (
             group.state is GroupState.PREPARING_REBALANCE
             or not is_unchanged
@@ -115,7 +116,7 @@ class Joins:
             group.update_member(member, protocols, rebalance_timeout_ms(request), request.session_timeout_ms)
             group.await_join(member, reply)
             return self._rebalance.maybe_prepare_or_complete_join(group, f"member {member_id!a} joins again: {reason_text(request.reason)}")
-        # Case D: nothing changed; it only missed the answer. It gets this generation again and can go on to SyncGroup.
+        # Case D: nothing changed, so the member has missed the response. It gets this generation again and can send SyncGroup.
         leads_now = group.state is GroupState.COMPLETING_REBALANCE and group.is_leader(member_id)
         reply.complete(group.leader_response(member_id) if leads_now else group.join_response(member_id))
         return None
@@ -127,7 +128,7 @@ class Joins:
             member_id=member_id,
             group_instance_id=request.group_instance_id,
             client_id=client.client_id,
-            # Java's InetAddress.toString(), which is what tools show for every other broker.
+            # As Java's InetAddress.toString(), which tools show for other brokers.
             client_host="/" + client.client_host,
             rebalance_timeout_ms=rebalance_timeout_ms(request),
             session_timeout_ms=request.session_timeout_ms,
@@ -139,7 +140,7 @@ class Joins:
             group.new_member_added = True
         group.add(member)
         group.await_join(member, reply)
-        # It cannot send heartbeats before it is answered, so its session is not what ends the waiting of a client that is gone.
+        # The member cannot send heartbeats before the response, so a join timeout instead of its session removes a client that is gone.
         self._rebalance.reschedule_heartbeat(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
         return self._rebalance.maybe_prepare_or_complete_join(group, f"new member {member_id!a}: {reason_text(request.reason)}")
 
@@ -152,7 +153,7 @@ class Joins:
         new_member_id: str,
         reply: Reply,
     ) -> CoordinatorResult | None:
-        """A static member came back without its member id: it gets a new one and its old place (KIP-345)."""
+        """A static member returned without its member id. It gets a new one and keeps its place (KIP-345)."""
         old_leader_id = group.leader_id
         old_member = group.members[old_member_id]
         assert request.group_instance_id is not None, "only static members rejoin without a member id"
@@ -162,13 +163,13 @@ class Joins:
         group.await_join(member, reply)
         self._rebalance.reschedule_heartbeat(group, member)
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
-            # Same place, same protocol: no need for a rebalance, only the new member id must be stored.
+            # The chosen protocol stays, so no rebalance is needed. Only the new member id must be stored.
             assignments = {member.member_id: member.assignment for member in group.members.values()}
             return CoordinatorResult(
                 [group_metadata_record(group, assignments)],
                 lambda error: self._static_member_stored(client, group, member, old_member, old_leader_id, error),
             )
-        # In the sync phase the leader may be computing with the old id already: that generation cannot be used.
+        # In the sync phase the leader may be computing with the old id already, so that generation cannot be used.
         return self._rebalance.maybe_prepare_or_complete_join(group, f"static member {member.group_instance_id!a} is back")
 
     def _static_member_stored(
@@ -191,12 +192,12 @@ class Joins:
             self._rebalance.reschedule_heartbeat(group, reverted)
             return
         if group.state is not GroupState.STABLE:
-            return  # A rebalance began meanwhile; the member waits in its join phase like the others.
+            return  # A rebalance began meanwhile, and the member waits in its join phase.
         skips_assignment = client.api_version >= JOIN_VERSION_SKIPS_ASSIGNMENT and group.is_leader(member.member_id)
         response = group.leader_response(member.member_id) if skips_assignment else group.join_response(member.member_id)
         response.skip_assignment = skips_assignment
         if client.api_version < JOIN_VERSION_SKIPS_ASSIGNMENT:
-            # Older clients would compute an assignment when told that they lead, so they are told the old leader.
+            # An older client that is named the leader would compute an assignment, so its response names the old leader.
             response.leader = old_leader_id or ""
         group.complete_join(member, response)
 
@@ -209,7 +210,7 @@ def join_error(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
 
 
 def reason_text(reason: str | None) -> str:
-    """A member's reason for the log; older versions of the requests have none (KIP-800)."""
+    """A member's reason, for the log. Older versions of the requests have none (KIP-800)."""
     return ascii(reason) if reason else "reason not provided"
 
 

@@ -1,16 +1,17 @@
-"""The phases of a classic group's rebalance and the timeouts that move it along (the second half of GroupMetadataManager).
+"""The phases of a classic group's rebalance, and their timeouts (the second half of GroupMetadataManager).
 
     EMPTY --first member joins--> PREPARING --all joined, or time is up--> COMPLETING --leader's assignment stored--> STABLE
                                       ^-------------- a member comes, goes or changes ---------------|------------------|
-                                      `--nobody left--> EMPTY
+                                      `--no member left--> EMPTY
 
-Join phase (PREPARING): every member's JoinGroup waits; it ends when all have come, at the latest after the longest rebalance
-timeout, when dynamic members that did not come are dropped. A group that was empty waits `group.initial.rebalance.delay.ms`
-instead, again for each time newcomers arrived, so that a deployment's consumers end up in one generation (KIP-134).
-Sync phase (COMPLETING): every SyncGroup waits for the leader's, whose assignment is stored before anyone is answered.
+Join phase (PREPARING): every member's JoinGroup waits. The phase ends when all members have joined, at the latest after the longest
+rebalance timeout; dynamic members that have not joined by then are removed. A group that was empty waits
+`group.initial.rebalance.delay.ms` instead, and again if members joined meanwhile, so that a deployment's consumers share one generation
+(KIP-134).
+Sync phase (COMPLETING): every SyncGroup waits for the leader's. Its assignments are stored before any response is sent.
 
-Every method returns a CoordinatorResult if it has records to append (only: the group became empty), else None.
-Called by GroupMetadataManager and by the timers armed here.
+A method returns a CoordinatorResult if it has a record to append (that the group became empty), else None.
+GroupMetadataManager calls it, and the timers that it arms.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ class Rebalance:
     # Into the join phase.
 
     def maybe_prepare_or_complete_join(self, group: ClassicGroup, reason: str) -> CoordinatorResult | None:
-        """Start a rebalance if none is in its join phase, else see whether that phase is over now."""
+        """Start a rebalance, or, if one is in its join phase, end that phase if all members have joined."""
         return self.prepare(group, reason) if group.can_rebalance else self.maybe_complete_join(group)
 
     def prepare(self, group: ClassicGroup, reason: str) -> CoordinatorResult | None:
-        """Start a rebalance; members that wait for an assignment of the old generation are sent back to join."""
+        """Start a rebalance. Members that wait for an assignment of the old generation are told to join again."""
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.reset_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync_members.clear()
@@ -91,13 +92,13 @@ class Rebalance:
         return None
 
     def maybe_complete_join(self, group: ClassicGroup) -> CoordinatorResult | None:
-        """End the join phase if everybody is there. The first one of an empty group always waits for its delay."""
+        """End the join phase if all members have joined. The first join phase of an empty group always waits for its delay."""
         if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is not GroupState.EMPTY and group.has_all_members_joined:
             return self.complete_join(group)
         return None
 
     def complete_join(self, group: ClassicGroup) -> CoordinatorResult | None:
-        """End the join phase with those who came. Static members stay without coming, until their session ends (KIP-345)."""
+        """End the join phase with the members that have joined. Static members that have not stay until their session ends (KIP-345)."""
         self._timers.cancel(_join_key(group))
         if group.state is not GroupState.PREPARING_REBALANCE:
             return None
@@ -106,7 +107,7 @@ class Rebalance:
                 log.debug("group %a drops member %a, which did not rejoin in time", group.group_id, member.member_id)
                 self.remove_member(group, member.member_id)
         if group.members and not group.elect_joined_leader():
-            # Only static members are left and none of them came: wait on, until their sessions end or one comes.
+            # Only static members are left and none of them has joined. Wait until one joins or their sessions end.
             self._timers.schedule(_join_key(group), group.rebalance_timeout_ms, lambda: self.complete_join(group))
             return None
         group.new_member_added = False
@@ -118,13 +119,13 @@ class Rebalance:
         return None
 
     def _log_generation(self, group: ClassicGroup) -> None:
-        """One line for each rebalance; what led to it is logged at DEBUG."""
+        """One line for each rebalance. Its cause is logged at DEBUG."""
         facts = Fields(group=group.group_id, generation=group.generation, members=len(group.members), reason=group.rebalance_reason)
         group.rebalance_reason = ""
         self._limited_log.info("group rebalanced", "group rebalanced %s", facts)
 
     def _answer_joins(self, group: ClassicGroup) -> None:
-        """The sync phase begins for all of them now, whoever is told first."""
+        """Send the JoinGroup responses. The sync phase begins for all members now, even if their responses take several turns."""
         joined = [(member, group.release_join(member)) for member in group.members.values()]
         for member, _ in joined:
             member.is_new = False
@@ -139,15 +140,15 @@ class Rebalance:
     def _join_answers(
         self, group: ClassicGroup, joined: list[tuple[ClassicGroupMember, Reply | None]], leaders: JoinGroupResponse
     ) -> Iterator[Answer]:
-        """`leaders`, the leader's response, says of the generation what it is now. With each response the member's session begins, also
-        that of a static member that did not come and is not answered."""
+        """The responses to all members. `leaders` is the leader's, made when the generation began. A member's session begins with its
+        response, also that of a static member that has not joined and gets none."""
         for member, reply in joined:
             self._end_wait(group, member)
             if reply is not None:
                 yield reply, leaders if member.member_id == leaders.member_id else _follower_response(leaders, member.member_id)
 
     def _end_wait(self, group: ClassicGroup, member: ClassicGroupMember) -> None:
-        """The member is told now what it waited for. It may be gone meanwhile, or its group."""
+        """The member's response is sent now. The member or its group may be gone meanwhile."""
         member.is_being_answered = False
         if group.state is not GroupState.DEAD and group.members.get(member.member_id) is member:
             self.reschedule_heartbeat(group, member)
@@ -155,13 +156,13 @@ class Rebalance:
     # The sync phase.
 
     def sync_received(self, group: ClassicGroup, member_id: str) -> None:
-        """The member got as far as SyncGroup; once all have, none can be late for it."""
+        """The member has sent SyncGroup. Once all have, the sync timeout is cancelled."""
         group.pending_sync_members.pop(member_id, None)
         if not group.pending_sync_members:
             self._timers.cancel(_sync_key(group))
 
     def _expire_sync(self, group: ClassicGroup, generation: int) -> CoordinatorResult | None:
-        """Drop the members that joined but never asked for their assignment (KAFKA-9752), and let the rest rebalance."""
+        """Remove the members that joined and never sent SyncGroup (KAFKA-9752), and rebalance the others."""
         if generation != group.generation or group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return None
         late_members = list(group.pending_sync_members)
@@ -172,14 +173,14 @@ class Rebalance:
         return self.prepare(group, f"{len(late_members)} members sent no SyncGroup in time")
 
     def reset_assignment(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """Give this generation's assignment up, and answer the members that wait for it with the reason."""
-        assert group.state is GroupState.COMPLETING_REBALANCE, "only the sync phase has an assignment to give up"
+        """Drop this generation's assignment. Members that wait for it get `error`."""
+        assert group.state is GroupState.COMPLETING_REBALANCE, "only the sync phase has an assignment to drop"
         for member in group.members.values():
             member.assignment = b""
         self.answer_syncs(group, error)
 
     def answer_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """Answer every waiting SyncGroup. Their sessions start anew: a timeout that fell while they waited was ignored."""
+        """Answer every waiting SyncGroup. The members' sessions start again, because a timeout while they waited was ignored."""
         answered = [
             (member, reply, member.assignment) for member in group.members.values() if (reply := group.release_sync(member)) is not None
         ]
@@ -206,14 +207,14 @@ class Rebalance:
     # Sessions.
 
     def reschedule_heartbeat(self, group: ClassicGroup, member: ClassicGroupMember, timeout_ms: int | None = None) -> None:
-        """The member is alive: it has its session timeout from now, or `timeout_ms`."""
+        """Restart the member's session: it ends in the session timeout, or in `timeout_ms`, from now."""
         self.schedule_session(group, member.member_id, member.session_timeout_ms if timeout_ms is None else timeout_ms)
 
     def schedule_session(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
         self._timers.schedule(_session_key(group, member_id), timeout_ms, lambda: self._expire_session(group, member_id))
 
     def cancel_timers(self, group: ClassicGroup) -> None:
-        """All of the group's and its members'."""
+        """Cancel all timers of the group and its members."""
         for key in (_join_key(group), _sync_key(group), *(_session_key(group, member_id) for member_id in group.known_member_ids)):
             self._timers.cancel(key)
 
@@ -239,7 +240,7 @@ class Rebalance:
         return None
 
     def remove_member(self, group: ClassicGroup, member_id: str) -> None:
-        """Remove a member or pending member, and its session. What it still waits for is answered: its client may live and rejoin."""
+        """Remove a member or pending member, and its session. Its waiting requests are answered, because its client may live and rejoin."""
         answers: list[Answer] = []
         member = group.members.get(member_id)
         if member is not None:
@@ -250,14 +251,14 @@ class Rebalance:
         send_answers(answers)
 
     def _warn_not_stored(self, group: ClassicGroup, error: ErrorCode) -> None:
-        # Harmless: after a restart the last stored generation comes back, with members whose sessions soon end.
+        # Harmless: the next coordinator loads the last stored generation, and the sessions of its members soon end.
         if error is not ErrorCode.NONE:
             facts = Fields(group=group.group_id, error=error.name)
             self._limited_log.warning("empty group not stored", "that a group is empty could not be stored %s", facts)
 
 
 def _follower_response(leaders: JoinGroupResponse, member_id: str) -> JoinGroupResponse:
-    """The response to a member whose leader gets `leaders`."""
+    """The response to a member that is not the leader. `leaders` is the leader's response."""
     return JoinGroupResponse(
         generation_id=leaders.generation_id,
         protocol_type=leaders.protocol_type,

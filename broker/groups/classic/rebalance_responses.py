@@ -1,8 +1,8 @@
-"""RebalanceResponses: the responses to the waiting members of a classic group, of which a rebalance sends all at the same time.
+"""RebalanceResponses: sends the responses to all waiting members of a classic group, in slices.
 
-The group has moved on before the first response is sent, and moves on while they are sent: a member may be asked to join again, or be
-removed, before it knows its generation. A late response reflects the group when it was decided; the member learns of later changes by its
-next request. No response is given up: a client that is not answered hangs.
+The group has changed its state before the first response is sent, and may change again meanwhile: a member may have to join again, or be
+removed, before it knows its generation. A late response says what was decided at its rebalance; the member learns of later changes by its
+next request. No response is dropped, because a client without a response hangs.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from broker.loop.clock import Clock
 
 RESPONSES_AT_ONCE = 100
-"""More are sent in slices: each takes 20 to 50 µs with its encoding and the call that sends it, those of 10,000 members half a second."""
+"""Responses that are sent at once; more are sent in slices. One takes 20 to 50 µs to encode and send, those of 10,000 members 0.5 s."""
 
 log = logging.getLogger("barnabas.groups")
 
 
 class RebalanceResponses:
-    """Of all shards of this broker. They outlive their shard: a member that was told to wait is told how that ended."""
+    """The responses of all shards of this broker. They outlive their shard: every waiting member gets its response."""
 
     def __init__(self, clock: Clock) -> None:
         self._queue: deque[Iterator[Answer]] = deque()
         self._job = LoopJob(clock, self._send_queued)
 
     def send(self, answers: Iterator[Answer], count: int) -> None:
-        """Send the `count` responses in their order: now if they are few. `answers` makes each when its turn comes."""
+        """Send the `count` responses in order, at once if they are few. `answers` makes each one when it is sent."""
         if count <= RESPONSES_AT_ONCE:
             for answer in answers:
                 _send(answer)
@@ -40,12 +40,12 @@ class RebalanceResponses:
             self.send_later(answers)
 
     def send_later(self, answers: Iterator[Answer]) -> None:
-        """The same for any number, from a later turn of the loop on."""
+        """The same in later turns of the loop, for any number."""
         self._queue.append(answers)
         self._job.resume()
 
     def flush(self) -> None:
-        """Send all that are left now: the loop has no more turns for them."""
+        """Send all waiting responses now, because the loop ends."""
         self._job.stop()
         while self._queue:
             for answer in self._queue.popleft():
@@ -60,8 +60,8 @@ class RebalanceResponses:
 
 
 def _send(answer: Answer) -> None:
-    """An answer that fails is logged: the members behind it must not suffer. A member may have been answered already: the first of a
-    group, if the group could not be stored."""
+    """Send one response. A failure is logged, so that the members behind it get theirs. The first member of a group has an error already if
+    the group could not be stored."""
     reply, response = answer
     try:
         if not reply.is_done:

@@ -1,8 +1,8 @@
-"""When a KIP-848 group gets a new target assignment, and the records of it.
+"""Assignments: decides when a KIP-848 group gets a new target assignment, and makes its records.
 
-The targets of all members and the epoch that they belong to are one batch: a log tells of all of them or of none. 2,000 members that read
-the same topics take 20 to 30 ms when all their targets change, and 4 ms when one of them comes or goes. Members that read different topics
-take longer: with 200 topics 70 to 200 ms.
+The targets of all members and their epoch are one batch, so that a log has all of them or none. For 2,000 members with the same topics an
+assignment takes 20 to 30 ms if all targets change, and 4 ms if one member joins or leaves. Members with different topics take longer: with
+200 topics 70 to 200 ms.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ASSIGNOR_MODULES = {"uniform": "broker.groups.assignors.uniform", "range": "brok
 
 
 class Assignments:
-    """Of the groups of one shard."""
+    """The assignments of the groups of one shard."""
 
     def __init__(self, topics: GroupTopics, clock: Clock, config: GroupConfig, settings: GroupSettings, limited_log: LimitedLog) -> None:
         self._topics = topics
@@ -39,7 +39,7 @@ class Assignments:
         self._limited_log = limited_log
 
     def maybe_assign(self, update: MemberUpdate, epoch: int) -> Target:
-        """The member's target: by a new assignment, if the epoch has none yet and the last one is not too recent."""
+        """The member's target. Makes a new assignment if the epoch has none yet and the last one is not too recent."""
         group = update.group
         if epoch <= group.assignment_epoch or not self._may_assign(group):
             return present_target(update)
@@ -47,7 +47,7 @@ class Assignments:
         targets = compute_targets(update, self._topics, _assignor(assignor))
         for member_id, target in targets.items():
             before = group.targets.get(member_id)
-            # A new member's empty target is stored as well.
+            # An empty target of a new member is stored as well.
             if target is not before and target != before:
                 update.records.append(target_record(group.group_id, member_id, target))
         update.records.append(target_epoch_record(group.group_id, epoch, self._clock.now_ms()))
@@ -56,16 +56,17 @@ class Assignments:
         return Target(epoch, targets[update.after.member_id])
 
     def _may_assign(self, group: ConsumerGroup) -> bool:
-        """Several members that come at about the same time share one assignment (KIP-1263). The first never waits.
+        """Whether the assignment interval is over, so that members that join at about the same time share one assignment (KIP-1263).
+        The first assignment does not wait.
 
-        Nor does anyone where the last one was made in the future: the clock was set back, or it was another coordinator's."""
+        A last assignment in the future does not count: the clock was set back, or another coordinator's clock is ahead."""
         last_ms, now_ms = group.assignment_timestamp_ms, self._clock.now_ms()
         interval_ms = self._settings.assignment_interval_ms(group.group_id)
         return last_ms == 0 or not last_ms <= now_ms < last_ms + interval_ms
 
 
 def present_target(update: MemberUpdate) -> Target:
-    """Where the last assignment sends the member."""
+    """The member's target in the last assignment."""
     return Target(update.group.assignment_epoch, update.group.target_of(update.after))
 
 

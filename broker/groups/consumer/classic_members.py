@@ -1,9 +1,10 @@
-"""Members of KIP-848 groups that speak the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (GroupMetadataManager's
+"""Members of KIP-848 groups that use the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (GroupMetadataManager's
 classicGroup*ToConsumerGroup).
 
-To such a member the group looks like a classic one. Its epoch is the generation. A heartbeat tells it to join again when its group has a
-new assignment, when it has to give partitions up, or when partitions that it waits for are free. Each JoinGroup is a step towards its
-target (MemberProgress), each SyncGroup tells it what it has. JoinGroup never waits for others, and nobody is the leader.
+To such a member the group looks like a classic one, whose generation is the member's epoch. A heartbeat tells the member to join again when
+the group has a new assignment, when the member must revoke partitions, or when partitions that it waits for are released. Each JoinGroup is
+a step towards the member's target (MemberProgress); the SyncGroup response has its assignment. JoinGroup does not wait for other members,
+and the group has no leader.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class ClassicMembers:
-    """See the module's docstring. A KafkaError is the answer to the whole request."""
+    """See the module's docstring. A KafkaError is the response to the whole request."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class ClassicMembers:
     # JoinGroup.
 
     def join(self, group: ConsumerGroup, client: ClientInfo, request: JoinGroupRequest, new_member_id: str) -> GroupResult:
-        """A JoinGroupResponse. `new_member_id` is for a member that has no id yet."""
+        """A JoinGroupResponse. A member without an id gets `new_member_id`."""
         if self._config.migration_policy is MigrationPolicy.DISABLED:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member_id = request.member_id or new_member_id
@@ -85,14 +86,14 @@ class ClassicMembers:
         return GroupResult(
             records,
             _joined(joined),
-            on_replayed=partial(self._keep_session, group.group_id, joined),  # it may never hear that it has joined
+            on_replayed=partial(self._keep_session, group.group_id, joined),  # at once, because the response may get lost
             on_committed=partial(self._await_sync, group.group_id, joined),
         )
 
     def _find_joining_member(
         self, group: ConsumerGroup, member_id: str, request: JoinGroupRequest, records: list[CoordinatorRecord]
     ) -> ConsumerGroupMember:
-        """The member, a new one if nobody knows it, or the one whose place a static member without member id takes."""
+        """The member of that id, or a new one, or the member that a static member without member id replaces."""
         if request.group_instance_id is not None:
             existing = group.find_static_member(request.group_instance_id)
             if request.member_id:
@@ -102,17 +103,17 @@ class ClassicMembers:
         return group.members.get(member_id) or ConsumerGroupMember(member_id)
 
     def _join_and_downgrade(self, update: MemberUpdate, owned: Sequence[HeartbeatTopicPartitions]) -> GroupResult:
-        """The last member that spoke the consumer protocol is back with the classic one."""
+        """The last member that used the consumer protocol has returned with the classic one: the group becomes classic."""
         change = self._progress.note(update)
         is_stale = update.group.assignment_epoch < self._progress.maybe_bump_epoch(update, change)
         joined = update.after
-        if not is_stale:  # else all of them rebalance
+        if not is_stale:  # else all members rebalance
             joined = self._progress.reconcile(update, present_target(update), owned, change)
         result = self._migration.downgrade_with(update, joined, is_assignment_stale=is_stale)
         return result._replace(response=_joined(joined))
 
     def _owned(self, subscription: ConsumerProtocolSubscription) -> list[HeartbeatTopicPartitions]:
-        """What the member says that it has. One of the eager kind gives everything up before it joins, and says nothing."""
+        """The partitions that the member says it owns. An eager member revokes all partitions before it joins, and names none."""
         return [
             HeartbeatTopicPartitions(topic_id=topic_id, partitions=topic.partitions)
             for topic in subscription.owned_partitions
@@ -124,7 +125,7 @@ class ClassicMembers:
         self._timers.joined(group_id, member)
 
     def _keep_session(self, group_id: str, member: ConsumerGroupMember) -> None:
-        assert member.classic is not None, "others have the group's session timeout"
+        assert member.classic is not None, "members of the consumer protocol have the group's session timeout"
         self._timers.keep_session(group_id, member.member_id, member.classic.session_timeout_ms)
 
     # SyncGroup.
@@ -136,7 +137,7 @@ class ClassicMembers:
         chosen = classic.supported_protocols[0]
         if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (None, chosen.name):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        # One that has to give partitions up has joined for the new epoch already: it must be told that first.
+        # A member that must revoke partitions has joined for the new epoch already, and this response tells it which it keeps.
         if group.assignment_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._timers.await_join(group.group_id, member)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -154,7 +155,7 @@ class ClassicMembers:
     # Heartbeat and LeaveGroup.
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Keep the member's session; REBALANCE_IN_PROGRESS tells it to join again."""
+        """Extend the member's session. REBALANCE_IN_PROGRESS tells the member to join again."""
         member, _ = _find_classic_member(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)
         self._keep_session(group.group_id, member)
@@ -168,7 +169,7 @@ class ClassicMembers:
         return HeartbeatResponse()
 
     def leave(self, group: ConsumerGroup, request: LeaveGroupRequest) -> GroupResult:
-        """A LeaveGroupResponse with an answer for each member, whichever protocol it speaks."""
+        """A LeaveGroupResponse with a result for each member, of either protocol."""
         leaving: dict[str, ConsumerGroupMember] = {}
         responses = []
         for identity in request.members:
@@ -184,7 +185,7 @@ class ClassicMembers:
 
 
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
-    """A member subscribes to the same with each protocol that it offers."""
+    """The member's subscription. It is the same in each protocol that the member offers."""
     try:
         return decode_subscription(request.protocols[0].metadata)
     except DecodeError as e:
@@ -235,11 +236,11 @@ def _find_classic_member(
 
 
 def _is_behind(group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
-    """Whether the member is to join again for the group's assignment.
+    """Whether the member must join again for the group's assignment.
 
-    A heartbeat of a member that speaks the consumer protocol makes the assignment of a new epoch. Without such members it is made when
-    one joins, so the members are told to at the new epoch. In Kafka 4.3.1 they are not: what a member that left had is read by nobody
-    until another joins."""
+    A heartbeat of a member of the consumer protocol makes the assignment of a new epoch. In a group without such members a JoinGroup makes
+    it, so at a new epoch the members are told to join. Kafka 4.3.1 does not tell them: the partitions of a member that left have no reader
+    until another member joins."""
     has_others = group.classic_member_count < len(group.members)
     return member.member_epoch < (group.assignment_epoch if has_others else group.epoch)
 
@@ -250,7 +251,7 @@ def _check_generation(member: ConsumerGroupMember, generation: int) -> None:
 
 
 def _find_leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerGroupMember:
-    """A tool names a static member by its instance id alone."""
+    """The member to remove. A tool names a static member by its instance id alone."""
     if identity.group_instance_id is None:
         member = group.members.get(identity.member_id)
         if member is None:

@@ -1,4 +1,4 @@
-"""Describes KIP-848 groups to clients, by what is committed."""
+"""Descriptions of KIP-848 groups for clients, by their committed state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def not_described(group_id: str, *, is_classic: bool) -> KafkaError:
 def described(
     group: ConsumerGroup, timeline: Timeline, topics: GroupTopics, default_assignor: str
 ) -> Generator[None, None, DescribedConsumerGroup]:
-    """Epochs, members and targets as they are now, though others are served before the answer is whole."""
+    """Epochs, members and targets as of now. Yields between members."""
     epochs = timeline.committed(group.epochs)
     members = dict(timeline.committed(group.members))
     targets = dict(timeline.committed(group.targets))
@@ -71,7 +71,7 @@ def _member(member: ConsumerGroupMember, target: Partitions, topics: GroupTopics
 
 
 def _held(member: ConsumerGroupMember) -> Mapping[bytes, Iterable[int]]:
-    """With what it has yet to give up: it may read that still."""
+    """The member's partitions, with those that it must revoke: it may still read them."""
     if not member.pending_revocation:
         return member.assigned
     held = {topic_id: set(partitions) for topic_id, partitions in member.assigned.items()}
@@ -81,7 +81,7 @@ def _held(member: ConsumerGroupMember) -> Mapping[bytes, Iterable[int]]:
 
 
 def _assignment(partitions: Mapping[bytes, Iterable[int]], topics: GroupTopics) -> DescribedAssignment:
-    """Topics that are gone are left out."""
+    """The assignment, without topics that no longer exist."""
     return DescribedAssignment(
         topic_partitions=[
             DescribedTopicPartitions(topic_id=topic_id, topic_name=name, partitions=sorted(numbers))

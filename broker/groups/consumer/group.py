@@ -1,12 +1,12 @@
-"""One KIP-848 group as its records say it is (Kafka's ConsumerGroup and ModernGroup).
+"""One KIP-848 group, in the state that its records describe (Kafka's ConsumerGroup and ModernGroup).
 
-ConsumerGroupStore alone changes it, in replay. `members`, `targets` and `epochs` are timelined: readers that must not see the
-uncommitted ask the shard's timeline for them. The other fields follow from the members as written, for operations to compute on.
+Only ConsumerGroupStore changes it, in replay. `members`, `targets` and `epochs` are in the shard's timeline, through which readers of
+committed state read them. The other fields are derived from the members as written, and operations compute on them.
 
 Invariants
-- `name_counts[topic]` members subscribe to the topic by name, `regex_counts[topic]` resolved expressions have it; none is 0.
-- `owners[topic_id][partition]` is the member that owns the partition, or has yet to give it up.
-- `static_members` maps each instance id to the member that holds it now.
+- `name_counts[topic]` members subscribe to the topic by name, `regex_counts[topic]` resolved expressions match it. No count is 0.
+- `owners[topic_id][partition]` is the member that owns the partition, or must still revoke it.
+- `static_members` maps each instance id to the member that has it now.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from broker.groups.consumer.member import NO_PARTITIONS, ConsumerGroupMember, Ow
 from protocol.errors import ErrorCode, KafkaError
 
 FIRST_EPOCH = 1
-"""Of a group and of its assignment, before anything is stored of either (Kafka 4.3)."""
+"""The epoch of a group and of its assignment before either has a record (Kafka 4.3)."""
 
 GROUP_EPOCH, METADATA_HASH, ASSIGNMENT_EPOCH, ASSIGNMENT_TIMESTAMP = "epoch", "hash", "assignment epoch", "assignment timestamp"
 """The keys of `epochs`."""
 
 
 METADATA_REFRESH_INTERVAL_MS = 60 * 60 * 1000
-"""After this long a group's topics are looked at, though nobody said that they changed (GroupMetadataManager)."""
+"""A group's topics are refreshed after this time, even without a known change (GroupMetadataManager)."""
 
 
 class ConsumerGroupState(Enum):
-    """The value is the name that ListGroups and ConsumerGroupDescribe show."""
+    """The value is the name in ListGroups and ConsumerGroupDescribe."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -41,7 +41,7 @@ class ConsumerGroupState(Enum):
 
 
 class ResolvedRegularExpression(NamedTuple):
-    """The topics that an expression matched, in which version of the metadata, and when."""
+    """The topics that an expression matched, with the metadata version and the time."""
 
     topics: frozenset[str]
     version: int
@@ -71,11 +71,11 @@ class ConsumerGroup:
         self.classic_member_count = 0
         self.classic_protocol_counts: Counter[str] = Counter()
         self.has_partition_metadata = False
-        """Whether a record that Kafka before 4.1 wrote is still in the log."""
+        """Whether the log still has a partition metadata record, which Kafka before 4.1 wrote."""
         self._refresh_deadline_ms = 0
         self._refresh_epoch = 0
 
-    # What the group is.
+    # Questions.
 
     @property
     def epoch(self) -> int:
@@ -105,12 +105,12 @@ class ConsumerGroup:
         return topic in self.name_counts or topic in self.regex_counts
 
     def find_owner(self, topic_id: bytes, partition: int) -> str | None:
-        """The member that has the partition, or has yet to give it up."""
+        """The member that owns the partition, or must still revoke it."""
         owners = self.owners.get(topic_id)
         return None if owners is None else owners.get(partition)
 
     def is_waiting_for_partitions(self, member: ConsumerGroupMember) -> bool:
-        """Whether others have yet to give up some of what it is to have."""
+        """Whether other members must still revoke some partitions of its target."""
         target = self.targets.get(member.member_id, NO_PARTITIONS)
         return any(
             partition not in member.assigned.get(topic_id, {}) and self.find_owner(topic_id, partition) is not None
@@ -123,12 +123,12 @@ class ConsumerGroup:
         return None if member_id is None else self.members.get(member_id)
 
     def target_of(self, member: ConsumerGroupMember) -> Partitions:
-        """A static member that is being replaced hands its target on."""
+        """The member's target. A static member takes the target of the member that it replaces."""
         member_id = member.member_id if member.instance_id is None else self.static_members.get(member.instance_id, "")
         return self.targets.get(member_id, NO_PARTITIONS)
 
     def supports_classic_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a classic member that offers them could join."""
+        """Whether a classic member that offers these protocols may join."""
         if protocol_type != "consumer":
             return False
         if self.is_empty:
@@ -141,9 +141,9 @@ class ConsumerGroup:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def check_offsets_deletable(self) -> None:
-        """Which topics the members read is known: they are asked of `is_subscribed_to`."""
+        """Never raises: the coordinator knows the members' topics, and the caller checks them by `is_subscribed_to`."""
 
-    # When its subscribed topics are looked at anew. Soft state.
+    # When its subscribed topics are refreshed. Soft state.
 
     def refresh_later(self, deadline_ms: int, epoch: int) -> None:
         self._refresh_deadline_ms, self._refresh_epoch = deadline_ms, epoch
@@ -152,13 +152,13 @@ class ConsumerGroup:
         self._refresh_deadline_ms = self._refresh_epoch = 0
 
     def is_refresh_due(self, now_ms: int) -> bool:
-        """Also when the epoch that came with the last look was never written."""
+        """Whether the topics must be refreshed: also if the epoch of the last refresh was never written."""
         return now_ms >= self._refresh_deadline_ms or self.epoch < self._refresh_epoch
 
-    # What follows from the members; called by the store.
+    # Derived fields. The store calls these.
 
     def count_member(self, member: ConsumerGroupMember, change: int) -> None:
-        """Count a member in (1) or out (-1)."""
+        """Add (1) or subtract (-1) a member in the counts."""
         _add_all(self.name_counts, member.subscribed_topic_names, change)
         if member.subscribed_topic_regex:
             _add_all(self.regex_subscribers, (member.subscribed_topic_regex,), change)
@@ -172,13 +172,13 @@ class ConsumerGroup:
         _add_all(self.regex_counts, expression.topics, change)
 
     def take_partitions(self, member: ConsumerGroupMember) -> None:
-        """The member owns what it says."""
+        """Enter the member as the owner of its partitions."""
         for owned in (member.assigned, member.pending_revocation):
             for topic_id, partitions in owned.items():
                 self.owners.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member.member_id))
 
     def release_partitions(self, member: ConsumerGroupMember) -> None:
-        """The member owns nothing. A log that was compacted may have told of the next owner already."""
+        """Remove the member's ownership, except where another member is the owner already, as after a compaction of the log."""
         for owned in (member.assigned, member.pending_revocation):
             self._release(owned, member.member_id)
 
@@ -204,7 +204,7 @@ def _add_all(counts: Counter[str], names: Iterable[str], change: int) -> None:
 
 
 def state_of(epochs: Mapping[str, int], members: Mapping[str, ConsumerGroupMember]) -> ConsumerGroupState:
-    """What the group is doing, as these epochs and members say."""
+    """The group's state, computed from these epochs and members."""
     if not members:
         return ConsumerGroupState.EMPTY
     assignment_epoch = epochs[ASSIGNMENT_EPOCH]

@@ -1,9 +1,9 @@
-"""Operations on the KIP-848 groups of one shard: ConsumerGroupHeartbeat and what time brings (the consumer group half of Kafka's
+"""Operations on the KIP-848 groups of one shard: ConsumerGroupHeartbeat and timeouts (the consumer group half of Kafka's
 GroupMetadataManager).
 
-An operation computes records and an answer on the groups as written, and changes nothing but timers; the store changes the groups when
-the records are replayed. What a member's request does to its group is MemberProgress's; what members do that speak the classic
-protocol is ClassicMembers'.
+An operation computes records and a response from the groups as written, and changes only timers. The store changes the groups when the
+records are replayed. MemberProgress has the effect of a member's request on its group, ClassicMembers the requests of members that use the
+classic protocol.
 
 Called by GroupCoordinatorShard. Source: GroupMetadataManager.consumerGroup*, KIP-848, 1082, 1101, 1251, 1263.
 """
@@ -62,8 +62,8 @@ if TYPE_CHECKING:
 
 
 class ConsumerGroupManager:
-    """See the module's docstring. `classic_groups` are the classic groups of the same shard; `group_overrides` tells which configs a
-    group has set; `writer` writes what came of jobs."""
+    """See the module's docstring. `classic_groups` are the classic groups of the same shard. `group_overrides` returns the dynamic configs
+    of a group. `writer` writes the results of background jobs."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class ConsumerGroupManager:
     # Heartbeats.
 
     def heartbeat(self, client: ClientInfo, request: ConsumerGroupHeartbeatRequest) -> GroupResult:
-        """The next step of a member whose request was checked. KafkaError is the answer to one that must not go on as it is."""
+        """The next step of a member whose request was checked. A KafkaError is the response to the whole request."""
         if request.member_epoch < JOIN_EPOCH:
             return self._leave(request)
         group, made = self._get_or_make_group(request)
@@ -109,7 +109,7 @@ class ConsumerGroupManager:
         return made._replace(response=self._response(request, member, reconciled))
 
     def _get_or_make_group(self, request: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, GroupResult]:
-        """The group, and what makes it of a classic group. A new one is made by its first records."""
+        """The group, and the result that converts a classic group to it. The first records of a new group make it."""
         group = self._store.groups.get(request.group_id)
         if group is not None:
             return group, GroupResult([])
@@ -118,7 +118,7 @@ class ConsumerGroupManager:
             raise not_found(request.group_id, is_classic=classic is not None)
         return (ConsumerGroup(request.group_id), GroupResult([])) if classic is None else self._migration.upgrade(classic)
 
-    # Who it is.
+    # Identity.
 
     def _find_member(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, records: list[CoordinatorRecord]
@@ -154,7 +154,7 @@ class ConsumerGroupManager:
     def _response(
         self, request: ConsumerGroupHeartbeatRequest, before: ConsumerGroupMember, member: ConsumerGroupMember
     ) -> ConsumerGroupHeartbeatResponse:
-        """With the assignment only if it changed or the member told all about itself, which it does when it is in doubt."""
+        """The response. It has the assignment only if that changed or the member sent all its fields, as a member in doubt does."""
         is_full = (
             request.rebalance_timeout_ms != -1
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -188,8 +188,8 @@ class ConsumerGroupManager:
         else:
             member = known_static_member(group.find_static_member(request.instance_id), request.instance_id, request.member_id)
             if request.member_epoch == STATIC_LEAVE_EPOCH:
-                # It keeps what it was assigned until it is back, or its session ends.
-                # When it is back, it may commit what it had in whatever epoch it was given that.
+                # It keeps its assignment until it returns or its session ends. After its return it may commit for these partitions in the
+                # epoch in which they were assigned.
                 assigned = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in member.assigned.items()}
                 away = member._replace(member_epoch=STATIC_LEAVE_EPOCH, assigned=assigned, pending_revocation={})
                 return GroupResult([assignment_record(group.group_id, away)], response)
@@ -201,7 +201,7 @@ class ConsumerGroupManager:
     # Loading and unloading.
 
     def on_loaded(self) -> None:
-        """The shard is ours now: every member has a whole session to find this coordinator."""
+        """The shard is active: every member gets a whole session timeout to find this coordinator."""
         for group in self._store.groups.values():
             for member in group.members.values():
                 self._timers.keep_session(group.group_id, member.member_id)
@@ -209,5 +209,5 @@ class ConsumerGroupManager:
                     self._timers.await_revocation(group.group_id, member)
 
     def on_unloaded(self) -> None:
-        """Another broker has the shard now."""
+        """Another broker is the coordinator now."""
         self._expressions.on_unloaded()

@@ -1,8 +1,8 @@
-"""One member of a KIP-848 group: a value that does not change (Kafka's ConsumerGroupMember).
+"""One member of a KIP-848 group: an immutable value (Kafka's ConsumerGroupMember).
 
-STABLE --target moves on, nothing to give up, nothing held by others--> STABLE, in the target's epoch
-  |                                   '-- some is held by others --> UNRELEASED_PARTITIONS --released--> STABLE
-  '-- something to give up --> UNREVOKED_PARTITIONS --given up--> STABLE or UNRELEASED_PARTITIONS
+STABLE --new target, nothing to revoke, all partitions free--> STABLE, in the target's epoch
+  |                    '-- others own some of them --> UNRELEASED_PARTITIONS --released--> STABLE
+  '-- partitions to revoke --> UNREVOKED_PARTITIONS --revoked--> STABLE or UNRELEASED_PARTITIONS
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
-"""A static member has left and is expected back before its session ends."""
+"""The epoch of a static member that has left and may return before its session ends."""
 
 Owned = Mapping[bytes, Mapping[int, int]]
-"""What a member owns: topic id → partition → the epoch in which it was assigned (KIP-1251)."""
+"""A member's partitions: topic id → partition → the epoch in which it was assigned (KIP-1251)."""
 
 Partitions = Mapping[bytes, frozenset[int]]
 """Topic id → partitions."""
@@ -34,7 +34,7 @@ NO_PARTITIONS: Partitions = {}
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to its target assignment; the value is what is stored."""
+    """How far a member has come towards its target assignment. The value is the stored one."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -43,7 +43,7 @@ class MemberState(IntEnum):
 
 
 class ConsumerGroupMember(NamedTuple):
-    """See the module's docstring. `classic` is there for a member that speaks the classic protocol."""
+    """See the module's docstring. `classic` is None unless the member uses the classic protocol."""
 
     member_id: str
     member_epoch: int = 0
@@ -69,7 +69,7 @@ class ConsumerGroupMember(NamedTuple):
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
 
     def moved_to(self, state: MemberState, epoch: int, assigned: Owned, pending_revocation: Owned) -> ConsumerGroupMember:
-        """The member in `epoch`, which may be the one it is in; the one it was in is its previous epoch."""
+        """The member in `epoch`, which may be its present one. The present epoch becomes its previous epoch."""
         return self._replace(
             state=state,
             member_epoch=epoch,
@@ -79,7 +79,7 @@ class ConsumerGroupMember(NamedTuple):
         )
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerGroupMember:
-        """As a stored record describes it."""
+        """The member with the fields of a stored metadata record."""
         return self._replace(
             instance_id=value.instance_id,
             rack_id=value.rack_id,
@@ -93,7 +93,7 @@ class ConsumerGroupMember(NamedTuple):
         )
 
     def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerGroupMember:
-        """With the partitions and epochs of a stored record."""
+        """The member with the partitions and epochs of a stored record."""
         return self._replace(
             member_epoch=value.member_epoch,
             previous_member_epoch=value.previous_member_epoch,
@@ -107,7 +107,7 @@ _STATES = {state.value: state for state in MemberState}
 
 
 def _owned(topics: list[CurrentTopicPartitions], member_epoch: int) -> Owned:
-    """Records of Kafka before 4.3 do not say when a partition was assigned: it counts as assigned in the member's epoch."""
+    """The partitions with their epochs. Records of Kafka before 4.3 have no such epoch; the member's epoch stands for it."""
     return {
         topic.topic_id: dict(zip(topic.partitions, topic.assignment_epochs or [member_epoch] * len(topic.partitions), strict=False))
         for topic in topics
@@ -115,5 +115,5 @@ def _owned(topics: list[CurrentTopicPartitions], member_epoch: int) -> Owned:
 
 
 def partitions_of(owned: Owned) -> Partitions:
-    """What is owned, without the epochs."""
+    """The partitions, without their epochs."""
     return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}

@@ -1,4 +1,4 @@
-"""MemberRemovals: removes members from KIP-848 groups, when they leave, were silent for too long, or a tool asks for it."""
+"""MemberRemovals: removes members from KIP-848 groups: when they leave, when they time out, or when a tool asks for it."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class MemberRemovals:
         self._limited_log = limited_log
 
     def fence(self, group: ConsumerGroup, members: Collection[ConsumerGroupMember]) -> GroupResult:
-        """Remove the members; the next request of any other one gets the group a new assignment. A group that is left with none that
-        speak the consumer protocol becomes a classic one."""
+        """Remove the members. The next request of another member makes a new assignment. If no remaining member uses the consumer
+        protocol, the group becomes a classic one."""
         if not members:
             return GroupResult([])
         downgraded = self._migration.maybe_downgrade_without(group, members)
@@ -58,12 +58,13 @@ class MemberRemovals:
         return GroupResult(records, on_replayed=partial(self._cancel_timers, group.group_id, [member.member_id for member in members]))
 
     def _cancel_timers(self, group_id: str, member_ids: list[str]) -> None:
-        """Not before they are gone: where that cannot be written, they are to be fenced later. (In Kafka they stay for ever then.)"""
+        """Called when the members are gone: if their removal cannot be written, the timers must fence them later. (In Kafka they then stay
+        for ever.)"""
         for member_id in member_ids:
             self._timers.cancel(group_id, member_id)
 
     def fence_by_timer(self, group_id: str, member_id: str, reason: str, epoch: int | None = None) -> CoordinatorResult | None:
-        """Remove a member, if it is there still, and in `epoch` if that is given."""
+        """Remove a member, if it still exists and, if `epoch` is given, is in that epoch."""
         group = self._store.groups.get(group_id)
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None or (epoch is not None and member.member_epoch != epoch):

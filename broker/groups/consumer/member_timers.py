@@ -1,7 +1,7 @@
-"""The timers of the members of KIP-848 groups. Each ends in the same way: the member is fenced.
+"""The timers of the members of KIP-848 groups. Each of them fences the member.
 
-Every member has a session. One that speaks the consumer protocol has its rebalance timeout to give partitions up; one that speaks the
-classic protocol has it to come with the JoinGroup that it was asked for, and again with the SyncGroup after that.
+Every member has a session timeout. A member of the consumer protocol must revoke partitions within its rebalance timeout. A member of the
+classic protocol must send JoinGroup within it after it was told to join again, and SyncGroup within it after that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Fence(Protocol):
-    """Removes a member of a group, if it is there, and in `epoch` if that is given."""
+    """Removes a member of a group, if it still exists and, if `epoch` is given, is in that epoch."""
 
     def __call__(self, group_id: str, member_id: str, reason: str, epoch: int | None = None) -> CoordinatorResult | None: ...
 
@@ -33,14 +33,14 @@ class MemberTimers:
         self._fence = fence
 
     def keep_session(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
-        """The member is alive: it has `timeout_ms`, the group's session timeout by default, to say so again."""
+        """Restart the member's session: it ends in `timeout_ms`, by default the group's session timeout, from now."""
         if timeout_ms is None:
             timeout_ms = self._settings.session_timeout_ms(group_id)
         key = _session_key(group_id, member_id)
         self._timers.schedule(key, timeout_ms, self._operation(group_id, member_id, "its session expired"), is_retried=True)
 
     def await_revocation(self, group_id: str, member: ConsumerGroupMember) -> None:
-        """The member, in this epoch, was told to give partitions up."""
+        """The member was told, in its present epoch, to revoke partitions."""
         reason = "it gave up no partitions within its rebalance timeout"
         key = _revocation_key(group_id, member.member_id)
         operation = self._operation(group_id, member.member_id, reason, member.member_epoch)
@@ -50,13 +50,13 @@ class MemberTimers:
         self._timers.cancel(_revocation_key(group_id, member_id))
 
     def await_join(self, group_id: str, member: ConsumerGroupMember) -> None:
-        """The member was told to join again, perhaps not for the first time."""
+        """The member was told to join again. A timer that is running already continues."""
         key = _join_key(group_id, member.member_id)
         operation = self._operation(group_id, member.member_id, "it did not join again within its rebalance timeout")
         self._timers.schedule_if_absent(key, member.rebalance_timeout_ms, operation, is_retried=True)
 
     def joined(self, group_id: str, member: ConsumerGroupMember) -> None:
-        """The member was told that it has joined, and that its SyncGroup is next."""
+        """The member's JoinGroup was answered: it must send SyncGroup next."""
         self._timers.cancel(_join_key(group_id, member.member_id))
         key = _sync_key(group_id, member.member_id)
         operation = self._operation(group_id, member.member_id, "it sent no SyncGroup within its rebalance timeout")
@@ -66,7 +66,7 @@ class MemberTimers:
         self._timers.cancel(_sync_key(group_id, member_id))
 
     def cancel(self, group_id: str, member_id: str) -> None:
-        """All of them: the member is gone, or another state machine has it now."""
+        """Cancel all timers of a member, which is gone or in a classic group now."""
         for key in (_session_key, _revocation_key, _join_key, _sync_key):
             self._timers.cancel(key(group_id, member_id))
 

@@ -1,14 +1,14 @@
-"""Groups that change their protocol while they have members (KIP-848's online migration).
+"""Migration: groups with members change their protocol (KIP-848's online migration).
 
-A classic group of consumers becomes a KIP-848 group when the first member comes that speaks the consumer protocol: the others stay
-members, with what they read and have, and go on speaking the classic protocol (ClassicMembers). It becomes a classic group again when
-the last that speaks the consumer protocol is gone. `group.consumer.migration.policy` says which way is open.
+A classic group of consumers becomes a KIP-848 group when its first member with the consumer protocol joins. The other members keep their
+subscriptions and partitions and continue to use the classic protocol (ClassicMembers). The group becomes a classic one again when the last
+member with the consumer protocol is gone. `group.consumer.migration.policy` says which directions are allowed.
 
 Source: convertToConsumerGroup and convertToClassicGroup of GroupMetadataManager, ConsumerGroup.fromClassicGroup,
-ClassicGroup.fromConsumerGroup. Unlike there, a member's bytes that cannot be read do not keep another one from leaving: the group
-stays what it is.
+ClassicGroup.fromConsumerGroup. In Kafka unreadable bytes of one member keep another member from leaving; here that member leaves, and the
+group does not change its protocol.
 
-A conversion is one batch: a log has the group of one protocol or of the other.
+A conversion is one batch, so that a log has the group in exactly one protocol.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Migration:
     # Classic to consumer.
 
     def upgrade(self, classic: ClassicGroup) -> tuple[ConsumerGroup, GroupResult]:
-        """The KIP-848 group that takes the place of a classic one, and what makes it so. GROUP_ID_NOT_FOUND, as Kafka calls it, if that
-        cannot be."""
+        """The KIP-848 group that replaces a classic one, and the result that converts it. GROUP_ID_NOT_FOUND, as in Kafka, if the group
+        cannot be converted."""
         if classic.is_empty:
             retire = partial(self._classic_groups.retire, classic)
             return ConsumerGroup(classic.group_id), GroupResult([group_tombstone(classic.group_id)], on_replayed=retire)
@@ -92,17 +92,17 @@ class Migration:
             raise _cannot_upgrade(classic, "the group size exceeds the consumer group maximum size")
 
     def _converted(self, classic: ClassicGroup) -> ConsumerGroup:
-        """All members are where the last assignment sent them. Those that were in the middle of a rebalance begin another. The group is
-        what its records make it.
+        """The group with all members at their last assignment. Members that were in a rebalance begin another one. The group equals the one
+        that its records make.
 
-        After a second rebalance in a row there is no last assignment (Rebalance.reset_assignment): cooperative members still have what
-        others are given here, until they have joined again. The same in Kafka 4.3.1 (ConsumerGroup.fromClassicGroup)."""
+        After a second rebalance in a row there is no last assignment (Rebalance.reset_assignment). Cooperative members then still own
+        partitions that other members get here, until they have joined again, as in Kafka 4.3.1 (ConsumerGroup.fromClassicGroup)."""
         group = ConsumerGroup(classic.group_id)
         subscriptions: dict[bytes, ConsumerProtocolSubscription] = {}  # most members subscribe to the same
         for stored in classic.members.values():
             partitions = self._partitions_of(classic, stored)
             assigned = {topic_id: dict.fromkeys(numbers, classic.generation) for topic_id, numbers in partitions.items()}
-            # One that has just come need not offer what the others agreed on before. It subscribes to the same with each protocol.
+            # A new member need not offer the protocol that the others had chosen. Its subscription is the same in each of its protocols.
             metadata = stored.protocols.get(classic.protocol_name or "") or next(iter(stored.protocols.values()))
             subscription = subscriptions.get(metadata)
             if subscription is None:
@@ -119,7 +119,7 @@ class Migration:
         return group
 
     def _partitions_of(self, classic: ClassicGroup, member: ClassicGroupMember) -> Partitions:
-        """What the member was assigned: nothing if it has joined and not asked yet."""
+        """The member's assignment. Empty if the member has joined and not sent SyncGroup yet."""
         if not member.assignment:
             return NO_PARTITIONS
         assignment = decode_assignment(member.assignment)
@@ -138,14 +138,15 @@ class Migration:
     def _upgraded(self, classic: ClassicGroup, members: Collection[ConsumerGroupMember]) -> None:
         self._classic_groups.retire(classic)
         for member in members:
-            assert member.classic is not None, "they were members of a classic group"
+            assert member.classic is not None, "all members come from a classic group"
             self._timers.keep_session(classic.group_id, member.member_id, member.classic.session_timeout_ms)
         self._log_conversion(classic.group_id, "consumer", len(members))
 
     # Consumer to classic.
 
     def maybe_downgrade_without(self, group: ConsumerGroup, leaving: Collection[ConsumerGroupMember]) -> GroupResult | None:
-        """The classic group of those that stay, if all of them speak the classic protocol; None if it stays what it is."""
+        """The conversion to a classic group without the leaving members. None if a remaining member uses the consumer protocol or the group
+        cannot be converted."""
         staying_count = len(group.members) - len(leaving)
         classic_staying_count = group.classic_member_count - sum(member.uses_classic_protocol for member in leaving)
         if classic_staying_count != staying_count or not staying_count or not self._may_downgrade(group, staying_count):
@@ -158,20 +159,20 @@ class Migration:
             return None
 
     def is_downgraded_by(self, group: ConsumerGroup, instance_id: str | None) -> bool:
-        """Whether the group becomes classic when a member that speaks the classic protocol takes this static member's place."""
+        """Whether the group becomes classic when a member with the classic protocol replaces this static member."""
         replaced = group.find_static_member(instance_id)
         if replaced is None or replaced.uses_classic_protocol or group.classic_member_count != len(group.members) - 1:
             return False
         return self._may_downgrade(group, len(group.members))
 
     def downgrade_with(self, update: MemberUpdate, joining: ConsumerGroupMember, *, is_assignment_stale: bool) -> GroupResult:
-        """The classic group once `joining` has taken a static member's place, which the records of the update tell first.
+        """The conversion to a classic group in which `joining` has replaced a static member. The update's records come first.
 
-        The members rebalance if the group has moved on since the last assignment, or one of them has not what that gives it. (Kafka does
-        not look at the latter: what such a member waits for is nobody's until the next rebalance.)"""
+        The members rebalance if the group's epoch is newer than the last assignment, or if a member has not reached its target. (Kafka does
+        not check the latter: partitions that such a member waits for have no owner until the next rebalance.)"""
         group = update.group
         replaced = group.find_static_member(joining.instance_id)
-        assert replaced is not None, "a member that nobody made room for downgrades no group"
+        assert replaced is not None, "only a member that replaces a static one downgrades a group here"
         staying = {member_id: member for member_id, member in group.members.items() if member is not replaced}
         staying[joining.member_id] = joining
         targets = {**group.targets, joining.member_id: group.targets.get(replaced.member_id, NO_PARTITIONS)}
@@ -202,7 +203,7 @@ class Migration:
         stored_ids: list[str],
         reason: str | None,
     ) -> GroupResult:
-        """`reason` is why the members have to rebalance; None if they have not."""
+        """`reason` says why the members must rebalance. None if they need not."""
         classic = ClassicGroup(group.group_id, self._clock.now_ms())
         classic.generation = group.epoch
         for member in staying.values():
@@ -217,7 +218,7 @@ class Migration:
         return GroupResult(records, on_replayed=partial(self._downgraded, list(group.members), classic, reason))
 
     def protocol_assignment(self, partitions: Mapping[bytes, Iterable[int]]) -> ConsumerProtocolAssignment:
-        """The partitions as members of the classic protocol are told them. Topics that are gone are left out."""
+        """The partitions in the classic protocol's format, without topics that no longer exist."""
         return ConsumerProtocolAssignment(
             assigned_partitions=[
                 TopicPartition(topic=name, partitions=sorted(partitions[topic_id]))
@@ -259,7 +260,7 @@ def _consumer_member(
 
 
 def _classic_member(member: ConsumerGroupMember) -> ClassicGroupMember:
-    assert member.classic is not None, "only members that speak the classic protocol are left"
+    assert member.classic is not None, "only members with the classic protocol are left"
     return ClassicGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,

@@ -1,4 +1,4 @@
-"""What members of a KIP-848 group may commit and fetch (ConsumerGroup.validateOffsetCommit and validateOffsetFetch)."""
+"""Checks OffsetCommit and OffsetFetch of members of KIP-848 groups (ConsumerGroup.validateOffsetCommit and validateOffsetFetch)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ COMMIT_VERSION_HAS_MEMBER_EPOCH = 9
 
 
 def check_commit(group: ConsumerGroup, request: OffsetCommitRequest, api_version: int, topic_id_of: Callable[[str], bytes]) -> None:
-    """KafkaError unless this member may commit all of that now. No epoch: a simple consumer or a tool, for a group without members.
+    """KafkaError unless this member may commit all these offsets now. A request without epoch is from a simple consumer or a tool, and the
+    group must have no members.
 
-    A member that was moved to a new epoch meanwhile may commit what it has had since before it (KIP-1251)."""
+    A request with an older epoch is accepted for partitions that the member was assigned in that epoch or before (KIP-1251)."""
     epoch = request.generation_id_or_member_epoch
     if epoch < 0 and group.is_empty:
         return
@@ -42,7 +43,7 @@ def check_commit(group: ConsumerGroup, request: OffsetCommitRequest, api_version
 
 
 def check_fetch(members: Mapping[str, ConsumerGroupMember], request: OffsetFetchRequestGroup) -> None:
-    """KafkaError unless a member that names itself is one, in its epoch."""
+    """KafkaError if the request names a member that the group does not have, or has in another epoch."""
     if request.member_id is None and request.member_epoch < 0:
         return
     member = members.get(request.member_id or "")

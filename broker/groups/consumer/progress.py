@@ -1,8 +1,8 @@
-"""How a member's request moves its group on, whichever protocol the member speaks (steps 1 to 3 of Kafka's consumerGroupHeartbeat and
+"""MemberProgress: the effect of a member's request on its group, for either protocol (steps 1 to 3 of Kafka's consumerGroupHeartbeat and
 classicGroupJoinToConsumerGroup).
 
-A change of a member or of a topic bumps the group's epoch; the epoch gets a target assignment, at most one each
-`group.consumer.assignment.interval.ms`; each member goes there step by step with its own requests.
+A change of a member or of a topic bumps the group's epoch. The epoch gets a target assignment, at most one each
+`group.consumer.assignment.interval.ms`. Each request of a member takes it one step towards its target.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 
 
 class SubscriptionChange(Enum):
-    """Whether a member reads other topics than before."""
+    """Whether a member's topics have changed."""
 
     NONE = "none"
     UNRESOLVED = "unresolved"
-    """Which ones is not known yet: the epoch is bumped once it is."""
+    """A new regular expression is not resolved yet. The epoch is bumped when it is."""
     RESOLVED = "resolved"
 
 
 class MemberProgress:
-    """See the module's docstring. Changes nothing but timers and when the topics are looked at next; begins to resolve expressions."""
+    """See the module's docstring. Changes only timers and the time of the next refresh, and begins to resolve expressions."""
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class MemberProgress:
         self._assignments = assignments
 
     def advance(self, update: MemberUpdate, owned: Sequence[HeartbeatTopicPartitions] | None) -> ConsumerGroupMember:
-        """All steps; the member after them. `owned` is what it says it has."""
+        """All steps. Returns the member after them. `owned` are the partitions that it says it owns."""
         change = self.note(update)
         self._expressions.maybe_refresh(update)
         target = self._assignments.maybe_assign(update, self.maybe_bump_epoch(update, change))
         return self.reconcile(update, target, owned, change)
 
-    # Step 1: what changed.
+    # Step 1: changes.
 
     def note(self, update: MemberUpdate) -> SubscriptionChange:
         """Store the member if it changed."""
@@ -89,7 +89,7 @@ class MemberProgress:
         return SubscriptionChange.RESOLVED if has_new_names or is_resolved else SubscriptionChange.UNRESOLVED
 
     def maybe_bump_epoch(self, update: MemberUpdate, change: SubscriptionChange) -> int:
-        """The group's epoch: a new one when the subscriptions changed, or the topics did since they were last looked at."""
+        """The group's epoch: a new one if subscriptions changed, or topics did since the last refresh."""
         group, now_ms = update.group, self._clock.now_ms()
         is_due = change is SubscriptionChange.RESOLVED
         if not is_due and not group.is_refresh_due(now_ms):
@@ -105,7 +105,7 @@ class MemberProgress:
         return epoch
 
     def _hash_after(self, update: MemberUpdate, now_ms: int) -> int:
-        """The hash of the topics that the group reads: the present one if the topics are the same and have not changed."""
+        """The hash of the topics that the group reads. It is the stored one if the topics are the same and have not changed."""
         group = update.group
         if (
             not group.is_refresh_due(now_ms)
@@ -115,7 +115,7 @@ class MemberProgress:
             return group.metadata_hash
         return self._topics.hash_of(topics_after(update))
 
-    # Step 2 is Assignments.maybe_assign. Step 3: the member goes.
+    # Step 2 is Assignments.maybe_assign. Step 3: reconciliation.
 
     def reconcile(
         self, update: MemberUpdate, target: Target, owned: Sequence[HeartbeatTopicPartitions] | None, change: SubscriptionChange

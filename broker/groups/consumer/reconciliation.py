@@ -1,7 +1,7 @@
-"""A member's next step on the way from what it owns to what it is to own (Kafka's CurrentAssignmentBuilder).
+"""A member's next step from its current assignment to its target (Kafka's CurrentAssignmentBuilder).
 
-A partition changes its owner in two steps: the member that has it is told to give it up, in its old epoch; when it has, the next one is
-given it. So no two members ever read the same partition, and the others read on.
+A partition changes its owner in two steps. Its owner is told to revoke it and stays in its old epoch; when it has revoked it, the next
+owner gets it. So two members never read the same partition, and members without changes continue to read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """Where a member is to go."""
+    """A member's target assignment, and its epoch."""
 
     epoch: int
     partitions: Partitions
@@ -26,8 +26,9 @@ class Target(NamedTuple):
 class Reconciliation(NamedTuple):
     """One step of one member.
 
-    `subscribed` are the ids of the existing topics that it reads now; `is_subscribed` says whether it subscribes to any, existing or not;
-    `owned` is what it says it has, None if it did not say; `find_owner` tells who has a partition or has yet to give it up."""
+    `subscribed` are the ids of the existing topics that it reads now. `is_subscribed`: it subscribes to any topic, existing or not. `owned`
+    are the partitions that it says it owns, None if it does not say. `find_owner` returns the member that owns a partition or must still
+    revoke it."""
 
     member: ConsumerGroupMember
     target: Target
@@ -38,7 +39,7 @@ class Reconciliation(NamedTuple):
     find_owner: Callable[[bytes, int], str | None]
 
     def next(self) -> ConsumerGroupMember:
-        """The member after the step; the same object if there is nothing to do yet."""
+        """The member after the step. The same object if there is no step to take yet."""
         member = self.member
         if member.state is MemberState.STABLE:
             if member.member_epoch != self.target.epoch:
@@ -50,7 +51,7 @@ class Reconciliation(NamedTuple):
             return self._next_assignment(member.member_epoch)
         if member.state is MemberState.UNRELEASED_PARTITIONS:
             return self._next_assignment(member.member_epoch)
-        # A state of a later version: it starts over from nothing.
+        # A state of a later version: the member starts again without partitions.
         if self.owned is None or self.owned:
             raise KafkaError(
                 ErrorCode.FENCED_MEMBER_EPOCH,
@@ -59,16 +60,16 @@ class Reconciliation(NamedTuple):
         return self._next_assignment(self.target.epoch)
 
     def _owns_any(self, partitions: Owned) -> bool:
-        """Whether it still has any of them. As long as it does not say, it may."""
+        """Whether the member owns any of them. True if its request does not say what it owns."""
         if self.owned is None:
             return True
         return any(partition in partitions.get(topic.topic_id, {}) for topic in self.owned for partition in topic.partitions)
 
     def _without_unsubscribed(self) -> ConsumerGroupMember:
-        """It gives up what it does not subscribe to any more, without waiting for a new target.
+        """The member must revoke partitions of topics that it no longer subscribes to, without waiting for a new target.
 
-        A member that subscribes to nothing and has nothing to give up owns nothing now. As in Kafka that is an assignment of its present
-        epoch, even if it owned nothing before: its previous epoch counts no longer."""
+        A member without subscriptions and without partitions to revoke has an empty assignment. As in Kafka that is an assignment of its
+        present epoch, even if it was empty before: its previous epoch is no longer valid."""
         member = self.member
         dropped = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id not in self.subscribed}
         if not dropped and (self.is_subscribed or member.pending_revocation):
@@ -83,7 +84,7 @@ class Reconciliation(NamedTuple):
 
     def _next_assignment(self, member_epoch: int) -> ConsumerGroupMember:
         member = self.member
-        if self._has_target:  # most members, when another one comes or goes
+        if self._has_target:  # the case of most members when another one joins or leaves
             return member.moved_to(MemberState.STABLE, self.target.epoch, member.assigned, {})
         kept: dict[bytes, dict[int, int]] = {}
         revoked: dict[bytes, dict[int, int]] = {}
@@ -110,7 +111,7 @@ class Reconciliation(NamedTuple):
 
     @property
     def _has_target(self) -> bool:
-        """Whether the member is assigned its target, which is all of topics that it reads."""
+        """Whether the member's assignment equals its target, and all of its topics are subscribed to."""
         assigned, target = self.member.assigned, self.target.partitions
         return len(assigned) == len(target) and all(
             topic_id in self.subscribed and topic_id in target and partitions.keys() == target[topic_id]
@@ -118,5 +119,5 @@ class Reconciliation(NamedTuple):
         )
 
     def _is_free(self, topic_id: bytes, partition: int) -> bool:
-        """Whether nobody has the partition, but for the member itself, which had to give it up and is given it back."""
+        """Whether no other member owns the partition. The member itself may own it: it was to revoke it and gets it back."""
         return self.find_owner(topic_id, partition) is None or partition in self.member.pending_revocation.get(topic_id, {})

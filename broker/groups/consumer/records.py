@@ -1,4 +1,4 @@
-"""Records of KIP-848 groups as the coordinator makes them (GroupCoordinatorRecordHelpers).
+"""Makes the records of KIP-848 groups (GroupCoordinatorRecordHelpers).
 
 Sets are written in ascending order. Kafka writes them in the order of its hash maps.
 """
@@ -104,7 +104,7 @@ def regular_expression_record(group_id: str, regex: str, resolved: ResolvedRegul
 
 
 def group_records(group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
-    """A whole group that is not stored yet."""
+    """All records of a group that has none yet."""
     group_id, members = group.group_id, list(group.members.values())
     yield from (member_record(group_id, member) for member in members)
     yield group_epoch_record(group_id, group.epoch, group.metadata_hash)
@@ -117,7 +117,7 @@ def group_records(group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """All that is stored of a member."""
+    """The tombstones of all records of a member."""
     return [
         CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
@@ -134,8 +134,8 @@ def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
 
 
 def group_tombstones(group: ConsumerGroup, stored_member_ids: Iterable[str] | None = None) -> list[CoordinatorRecord]:
-    """All that is stored of a group, in Kafka's order: what is told of a member ends before the member does. Of other members than the
-    group has, if records before these change them."""
+    """The tombstones of all records of a group, in Kafka's order: a member's other records before its metadata. `stored_member_ids` are the
+    members to delete, if earlier records of the same batch change the group's members."""
     group_id, member_ids = group.group_id, list(group.members if stored_member_ids is None else stored_member_ids)
     return [
         *(

@@ -1,9 +1,9 @@
-"""Resolves the regular expressions by which KIP-848 groups subscribe to topics, again and again as topics come and go.
+"""Resolves the regular expressions by which KIP-848 groups subscribe to topics, and refreshes them as topics are created and deleted.
 
-The expressions of a group are resolved together, so that new topics cost it one rebalance, and at most every REFRESH_MIN_INTERVAL_MS. A
-heartbeat begins it: when an expression is new, when topics were created, and every `group.consumer.regex.refresh.interval.ms`. A LoopJob
-does it, one group after another: an expression that is meant to be slow takes 5 ms for each topic whose name is as long as a name can be.
-What matched is stored, and if it changed the group's epoch is bumped.
+All expressions of a group are resolved together, so that new topics cost one rebalance, and at most every REFRESH_MIN_INTERVAL_MS. A
+heartbeat starts that when an expression is new, when topics were created, and every `group.consumer.regex.refresh.interval.ms`. A LoopJob
+resolves one group after another, because a malicious expression takes 5 ms for each topic with the longest possible name.
+The matching topics are stored. If they changed, the group's epoch is bumped.
 
 Source: GroupMetadataManager.maybeUpdateRegularExpressions, refreshRegularExpressions and handleRegularExpressionsResult.
 """
@@ -35,7 +35,7 @@ REFRESH_MIN_INTERVAL_MS = 10_000
 
 
 class RegularExpressions:
-    """Of the groups of one shard. `writer` writes what came of a resolution."""
+    """The expressions of the groups of one shard. `writer` writes the resolved topics."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class RegularExpressions:
         self._config = config
         self._writer = writer
         self._limited_log = limited_log
-        self._due: dict[str, list[str]] = {}  # the expressions of each group that is to be resolved; the first one is
+        self._due: dict[str, list[str]] = {}  # the expressions of each group to resolve; the first group is being resolved
         self._job = LoopJob(clock, self._resolve_due)
 
     def on_unloaded(self) -> None:
@@ -60,8 +60,7 @@ class RegularExpressions:
         self._job.stop()
 
     def maybe_refresh(self, update: MemberUpdate) -> None:
-        """Begin to resolve the group's expressions if that is due. INVALID_REGULAR_EXPRESSION for one that nobody had before and that
-        is none."""
+        """Begin to resolve the group's expressions if due. INVALID_REGULAR_EXPRESSION if the member's new expression is malformed."""
         group, regex = update.group, update.after.subscribed_topic_regex
         is_new = bool(regex) and regex != update.before.subscribed_topic_regex and regex not in group.regex_subscribers
         if is_new:
@@ -83,7 +82,7 @@ class RegularExpressions:
         if last_ms <= now_ms <= last_ms + REFRESH_MIN_INTERVAL_MS:
             return False
         return (
-            now_ms < last_ms  # the clock was set back, or it was another coordinator's
+            now_ms < last_ms  # the clock was set back, or another coordinator's clock is ahead
             or is_new
             or len(expressions) != len(resolved)
             or max(expression.version for expression in resolved) < self._topics.last_creation_version
@@ -100,7 +99,8 @@ class RegularExpressions:
             self._store_resolved(group_id, resolved)
 
     def _resolve(self, expressions: Sequence[str]) -> Generator[None, None, dict[str, ResolvedRegularExpression]]:
-        """By the topics as they are now. One that cannot be compiled, which another coordinator may have taken, is left as it was."""
+        """Match the expressions with the present topics. An expression that does not compile here, but was accepted by another coordinator,
+        keeps its topics."""
         names, version, timestamp_ms = list(self._topics.names()), self._topics.version, self._clock.now_ms()
         resolved = {}
         for regex in expressions:

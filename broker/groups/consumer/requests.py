@@ -1,5 +1,5 @@
-"""Checks a ConsumerGroupHeartbeat: whether its fields are valid, which member it is of, and whether its epoch is right (the checks of
-Kafka's GroupCoordinatorService and GroupMetadataManager). The error messages are Kafka's, because clients show them."""
+"""Checks a ConsumerGroupHeartbeat: its fields, its member and its epoch (the checks of Kafka's GroupCoordinatorService and
+GroupMetadataManager). The error messages are Kafka's, because clients show them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_request(client: ClientInfo, request: ConsumerGroupHeartbeatRequest, assignors: Sequence[str]) -> None:
-    """What is wrong with a request whatever the group is (throwIfConsumerGroupHeartbeatRequestIsInvalid)."""
+    """Raise for a request that is invalid for any group (throwIfConsumerGroupHeartbeatRequestIsInvalid)."""
     epoch = request.member_epoch
     if client.api_version >= 1 or epoch > 0 or epoch == -1:
         _refuse_blank(request.member_id, "MemberId can't be empty.")
@@ -42,19 +42,19 @@ def check_request(client: ClientInfo, request: ConsumerGroupHeartbeatRequest, as
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
-            # The order is that of Java's hash map.
+            # The order of Java's hash map.
             f"ServerAssignor {request.server_assignor} is not supported. "
             f"Supported assignors: {', '.join(sorted(assignors, reverse=True))}.",
         )
 
 
 def with_request(member: ConsumerGroupMember, client: ClientInfo, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupMember:
-    """The member with what the request tells of it, the same object if that is nothing new; null is what was told before."""
+    """The member with the request's fields. The same object if nothing changed. A null field keeps its value."""
     names = request.subscribed_topic_names
-    # Java's InetAddress.toString(), which is what tools show for every other broker.
+    # As Java's InetAddress.toString(), which tools show for other brokers.
     client_host = "/" + client.client_host
     if (
-        # Most heartbeats, for which a new member would cost 4 µs.
+        # Most heartbeats change nothing. A new member would cost 4 µs.
         names is None
         and request.rebalance_timeout_ms == -1
         and request.subscribed_topic_regex is None
@@ -82,9 +82,9 @@ def with_request(member: ConsumerGroupMember, client: ClientInfo, request: Consu
 
 
 def check_epoch(member: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequest) -> None:
-    """FENCED_MEMBER_EPOCH unless the member is in the epoch that it says, or never got the answer that moved it on.
+    """FENCED_MEMBER_EPOCH unless the request has the member's epoch, or its previous epoch because the last response was lost.
 
-    It may join at any time, also again: a client that was fenced does, and so does one whose first answer was lost (KAFKA-19233)."""
+    A member may join at any time, also again: a fenced client does, and so does one whose first response was lost (KAFKA-19233)."""
     received = request.member_epoch
     if received in (JOIN_EPOCH, member.member_epoch):
         return
@@ -123,7 +123,7 @@ def check_size(group: ConsumerGroup, member_id: str, max_size: int) -> None:
 
 
 def known_static_member(member: ConsumerGroupMember | None, instance_id: str, member_id: str) -> ConsumerGroupMember:
-    """The member that has the instance id, if it is the one that it says."""
+    """The member that has the instance id. Raises if there is none or its member id is another one."""
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if member.member_id != member_id:
@@ -137,7 +137,7 @@ def known_static_member(member: ConsumerGroupMember | None, instance_id: str, me
 def replace_static_member(
     group: ConsumerGroup, old: ConsumerGroupMember, member_id: str, records: list[CoordinatorRecord]
 ) -> ConsumerGroupMember:
-    """The static member, back under another member id with its old place. Its records go to `records`."""
+    """The static member with its new member id and its old assignment. Its records are added to `records`."""
     new = old._replace(member_id=member_id, member_epoch=0, previous_member_epoch=0)
     records += [
         *member_tombstones(group.group_id, old.member_id),
@@ -158,7 +158,7 @@ def _refuse_blank(text: str | None, message: str) -> None:
 
 
 def error_response(error: ErrorCode) -> ConsumerGroupHeartbeatResponse:
-    """The answer to a heartbeat whose records may be lost."""
+    """The response to a heartbeat whose records may be lost."""
     return ConsumerGroupHeartbeatResponse(error_code=error)
 
 

@@ -10,15 +10,15 @@ from protocol.errors import ErrorCode
 
 
 class RecordWriter(Protocol):
-    """The shard, as jobs see it."""
+    """Writes the results of jobs: the shard."""
 
     def run(self, result: CoordinatorResult | None) -> None:
-        """Write what an operation came to, if anything."""
+        """Write an operation's result, if there is one."""
 
 
 class GroupResult(NamedTuple):
-    """The `records` are appended; the `response` is sent when they are committed, and a timer's operation has none. `on_replayed` is that
-    of CoordinatorResult. `on_committed` is called before the response is sent, and never if the records may be lost."""
+    """The `records` are appended, and the `response` is sent when they are committed. A timer's operation has no response. `on_replayed` is
+    that of CoordinatorResult. `on_committed` is called before the response is sent, and never if the records may be lost."""
 
     records: list[CoordinatorRecord]
     response: Any = None
@@ -26,7 +26,7 @@ class GroupResult(NamedTuple):
     on_committed: Callable[[], None] | None = None
 
     def answered_by(self, answer: Callable[[Any], None], error_response: Callable[[ErrorCode], Any]) -> CoordinatorResult:
-        """What to write so that `answer` is called with the response, or with the one to the error."""
+        """The CoordinatorResult that calls `answer` with the response, or with `error_response(error)`."""
 
         def on_committed(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:

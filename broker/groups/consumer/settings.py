@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class GroupSettings:
-    """`overrides` tells which configs a group has set."""
+    """`overrides` returns the dynamic configs of a group."""
 
     def __init__(self, config: GroupConfig, overrides: Callable[[str], Mapping[str, str]]) -> None:
         self._config = config

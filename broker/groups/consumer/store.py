@@ -1,7 +1,7 @@
 """The KIP-848 groups of one shard and the replay of their records (the replay methods of Kafka's GroupMetadataManager).
 
-Owns `groups`. Every change of a group comes by a record, on the leader and while loading alike. A log that was compacted while members
-came and went may tell things in an order that no life had: a record is applied as far as it makes sense, and never fails the load.
+Owns `groups`. Only records change a group, on the leader and while loading. A log that was compacted while members joined and left may
+have records in an order in which they were not written: a record is applied as far as possible, and never fails the load.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from protocol.messages.stored.group_records import (
 
 
 class ConsumerGroupStore:
-    """See the module's docstring. `forget_simple_group` is called with the id of each group that comes to be: offsets that were committed
-    before it may have made a classic group of that name. `on_group_ended` is called with the id of each whose tombstone is replayed."""
+    """See the module's docstring. `forget_simple_group` is called with the id of each new group: offsets that were replayed before may have
+    made a simple classic group of that id. `on_group_ended` is called with the id of each group whose tombstone is replayed."""
 
     def __init__(self, timeline: Timeline, forget_simple_group: Callable[[str], None], on_group_ended: Callable[[str], None]) -> None:
         self.groups: dict[str, ConsumerGroup] = {}
@@ -81,7 +81,7 @@ class ConsumerGroupStore:
     def replay_partition_metadata(
         self, key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None, _producer: int = NO_PRODUCER_ID
     ) -> None:
-        """Nobody reads it any more; its tombstone is written with the next change of the group."""
+        """Note that the log has this record, which has no use since Kafka 4.1. The group's next change writes its tombstone."""
         group = self.groups.get(key.group_id) if value is None else self._get_or_make(key.group_id)
         if group is not None:
             group.has_partition_metadata = value is not None
@@ -206,4 +206,4 @@ class ConsumerGroupStore:
 
 
 _METADATA = slice(ConsumerGroupMember._fields.index("instance_id"), ConsumerGroupMember._fields.index("assigned"))
-"""The fields of a member that its metadata record tells."""
+"""The fields of a member that its metadata record has."""

@@ -1,4 +1,4 @@
-"""Computes what a group subscribes to after a change of a member. The group itself changes later, in replay."""
+"""Computes a group's subscriptions after a change of a member. The group itself changes later, in replay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.groups.consumer.member import ConsumerGroupMember
 
 
 class MemberUpdate(NamedTuple):
-    """What one request changes of one member. `records` grows as the request is worked out."""
+    """The change of one member by one request. The steps of the request add to `records`."""
 
     group: ConsumerGroup
     before: ConsumerGroupMember
@@ -21,12 +21,12 @@ class MemberUpdate(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether the group has the member already, perhaps as the static member whose place it takes."""
+        """Whether the group has the member already, or the static member that it replaces."""
         return self.before.member_id in self.group.members or self.group.find_static_member(self.after.instance_id) is not None
 
     @property
     def member_count(self) -> int:
-        """Of the group once the member is changed."""
+        """The group's member count after the change."""
         is_new = self.after.member_id not in self.group.members and self.group.find_static_member(self.after.instance_id) is None
         return len(self.group.members) + is_new
 
@@ -45,7 +45,7 @@ def expressions_after(update: MemberUpdate) -> Counter[str]:
 
 
 def _moved(counts: Counter[str], before: Collection[str], after: Collection[str]) -> Counter[str]:
-    """The counts once a member that had `before` has `after`; the same object if that is no change."""
+    """The counts after one member's change from `before` to `after`. The same object if they are equal."""
     if before == after or not (before or after):
         return counts
     counts = Counter(counts)
@@ -55,23 +55,23 @@ def _moved(counts: Counter[str], before: Collection[str], after: Collection[str]
 
 
 def expression_topics(group: ConsumerGroup, subscribers: Collection[str]) -> set[str]:
-    """The topics of the expressions that still have subscribers."""
+    """The topics of those expressions in `subscribers` that are resolved."""
     return {topic for regex, resolved in group.regular_expressions.items() if regex in subscribers for topic in resolved.topics}
 
 
 def topics_after(update: MemberUpdate) -> set[str]:
-    """All names that the group reads."""
+    """The names of all topics that the group reads."""
     return names_after(update).keys() | expression_topics(update.group, expressions_after(update))
 
 
 def left_expressions(group: ConsumerGroup, members: Iterable[ConsumerGroupMember]) -> list[str]:
-    """The expressions that nobody subscribes to once these members do not."""
+    """The expressions that have no subscriber without these members."""
     left = Counter(member.subscribed_topic_regex for member in members if member.subscribed_topic_regex)
     return [regex for regex, count in left.items() if group.regex_subscribers[regex] == count]
 
 
 def is_homogeneous(update: MemberUpdate) -> bool:
-    """Whether all members read the same: the same names and no expression, or one expression and no names."""
+    """Whether all members have the same subscription: the same names and no expression, or one expression and no names."""
     names, subscribers = names_after(update), expressions_after(update)
     if not subscribers:
         return all(count == update.member_count for count in names.values())
@@ -79,7 +79,7 @@ def is_homogeneous(update: MemberUpdate) -> bool:
 
 
 def preferred_assignor(update: MemberUpdate) -> str | None:
-    """The one that most members ask for; None if none does."""
+    """The assignor that most members ask for. None if no member asks for one."""
     counts = Counter(update.group.assignor_counts)
     if update.before.server_assignor is not None and update.is_known:
         counts[update.before.server_assignor] -= 1
@@ -89,6 +89,6 @@ def preferred_assignor(update: MemberUpdate) -> str | None:
 
 
 def most_wanted(assignors: Mapping[str, int]) -> str | None:
-    """The assignor with the most votes; None if there are none. Of `uniform` and `range` with as many it is `uniform`: Kafka takes the one
-    that its hash map has first, whatever the order of group.consumer.assignors."""
+    """The assignor with the most votes. None without votes. If `uniform` and `range` have equally many it is `uniform`: Kafka takes the
+    first one in its hash map, not in group.consumer.assignors."""
     return max(assignors, key=lambda name: (assignors[name], name), default=None)

@@ -12,13 +12,13 @@ from broker.groups.consumer.topics import GroupTopics
 
 
 def subscribed_topics(member: ConsumerGroupMember, expressions: Mapping[str, ResolvedRegularExpression]) -> frozenset[str]:
-    """All names that the member reads. An expression that is not resolved yet matches none."""
+    """The names of all topics that the member reads. An expression that is not resolved yet matches none."""
     resolved = expressions.get(member.subscribed_topic_regex) if member.subscribed_topic_regex else None
     return member.subscribed_topic_names if resolved is None else member.subscribed_topic_names | resolved.topics
 
 
 def compute_targets(update: MemberUpdate, topics: GroupTopics, assignor: Assignor) -> dict[str, Partitions]:
-    """The target of every member of the group as it is after the update."""
+    """The targets of all members of the group, after the update."""
     group = update.group
     ids: dict[frozenset[str], tuple[bytes, ...]] = {}  # most members subscribe to the same
     specifications: dict[str, MemberSpecification] = {}
@@ -35,7 +35,7 @@ def compute_targets(update: MemberUpdate, topics: GroupTopics, assignor: Assigno
 
 
 def _members_after(update: MemberUpdate) -> dict[str, ConsumerGroupMember]:
-    """The members once the update is made. A static member that is back takes the place of the member with its instance id."""
+    """The members after the update. A static member that returns replaces the member with its instance id."""
     group, after = update.group, update.after
     members = dict(group.members)
     replaced = None if after.instance_id is None else group.static_members.get(after.instance_id)
