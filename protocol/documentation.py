@@ -29,20 +29,20 @@ names of Kafka's own definitions.
 """
 
 _AFTER_TABLE = """
-Produce is advertised from version 0, for librdkafka before 2.8 looks there to learn whether it may compress and otherwise sends
-uncompressed without a word (KAFKA-18659). A request below version 3 closes the connection, as with Kafka.
+Produce is advertised from version 0, because librdkafka before 2.8 compresses only then, and sends uncompressed data without an error
+otherwise (KAFKA-18659). A request below version 3 closes the connection, as with Kafka.
 
 Any other API or version closes the connection, as with Kafka; an ApiVersions request of an unknown version is answered in version 0 with
-UNSUPPORTED_VERSION. The header of an ApiVersions response never has tagged fields. Features that are here are told with their finalized
-levels, others never. The two APIs of client metrics (KIP-714) are told where `barnabas.metrics.listener` is set, for that is where the
-metrics come out; Kafka tells them where a plug-in receives the metrics.
+UNSUPPORTED_VERSION. The header of an ApiVersions response never has tagged fields. It has the finalized levels of supported features
+only. The two APIs of client metrics (KIP-714) are advertised if `barnabas.metrics.listener` is set, which exposes these metrics; Kafka
+advertises them if a plug-in receives the metrics.
 """
 
 _DIFFERENCES = f"""
 ## Differences from Kafka
 
-What a client can notice, or an operator. Where Kafka is not mentioned here, Kafka's behaviour is the specification, and a difference is a
-bug.
+These are the differences that a client or an operator can notice. Everywhere else Kafka's behaviour is the specification, and a
+difference is a bug.
 
 ### Not there yet
 - Transactions: InitProducerId with a transactional id and FindCoordinator for one answer UNSUPPORTED_VERSION with a message. Java,
@@ -56,128 +56,128 @@ bug.
 
 ### Bytes that are refused
 A connection that sends malformed bytes is closed, as by Kafka. Stricter than Kafka:
-- Strings have to be UTF-8. Kafka puts U+FFFD in the place of what is not.
-- Null has one encoding, length -1 or its compact form 0. Kafka takes every negative length for null.
-- A known tagged field has to fill the size that was given for it.
+- Strings must be UTF-8. Kafka replaces invalid bytes by U+FFFD.
+- Null has one encoding: length -1, or 0 in compact form. Kafka takes every negative length for null.
+- A known tagged field must fill its declared size.
 - A struct has at most {MAX_TAGGED_FIELDS} tagged fields, a client's request at most `barnabas.request.entries.max` array elements
   and tagged fields (eight plain numbers count as one) and, unless it is a Produce, `barnabas.request.bytes.max` bytes. Kafka counts
   neither. Unknown tagged fields are skipped and not kept.
 - Fetch sessions hold 50,000 partitions together, beside the limit of `max.incremental.fetch.session.cache.slots` sessions. Beyond it
-  sessions are evicted, or refused, by Kafka's rules for a full cache, and one that grows too large ends with
-  FETCH_SESSION_ID_NOT_FOUND: its client fetches in full again. So does a session that was not used for 20 s and whose connection has
-  ended, which Kafka keeps until another one needs its place. An answer to Produce names 10,000 refused records at most. Kafka has
+  sessions are evicted, or refused, by Kafka's rules for a full cache. A session that grows too large ends with
+  FETCH_SESSION_ID_NOT_FOUND, and its client sends a full fetch. A session that was not used for 20 s and whose connection has ended
+  ends too; Kafka keeps it until another one needs its place. An answer to Produce names at most 10,000 refused records. Kafka has
   neither limit.
-- A request that has begun to arrive has to be whole within `barnabas.frame.deadline.ms`; memory for it grows as its bytes arrive. Kafka
-  waits for as long as a byte comes now and then.
+- A request that has begun to arrive must be whole within `barnabas.frame.deadline.ms`; memory for it grows as its bytes arrive. Kafka
+  waits as long as bytes continue to arrive.
 - `barnabas.max.connections`, `barnabas.max.connections.per.ip` and `barnabas.queued.max.request.bytes` are finite; the corresponding
-  limits of Kafka are off by default. Request memory counts as bytes arrive, where Kafka reserves the size that was declared. When it is
-  short, connections that hold more than their share wait, and those whose peers send nothing are closed.
+  limits of Kafka are off by default. Request memory counts as bytes arrive; Kafka reserves the declared size. When it is short,
+  connections that hold more than their share wait, and connections whose peers send nothing are closed.
 
 ### Produce
-- Requests of one connection are answered in order, as by Kafka. While everything unanswered before it is a Produce that waits for its
-  replicas, a further Produce is begun already, up to 64 of them; Kafka begins the next request after the answer. The order of the appends
-  is that of the requests either way.
-- By default the batch's header, its CRC, the beginning of an LZ4 frame and the rules on the whole batch are checked, and the records inside
-  are not looked at. What only a walk over the records finds is accepted: wrong offset deltas, a maxTimestamp that is not the records'
-  largest, malformed records under a valid CRC. Kafka walks them. `barnabas.record.validation=full`, for the broker or a topic, does so
-  here; batches for compacted topics and batches that `compression.type` makes the broker compress anew are walked always.
-- The same partition twice in one request is INVALID_REQUEST for that partition, and nothing of it is appended. Kafka takes the last one
-  without a word.
+- Requests of one connection are answered in order, as by Kafka. If all unanswered requests before it are Produces that wait for their
+  replicas, a further Produce begins already, up to 64 of them. Kafka begins the next request after the answer. In both the order of the
+  appends is that of the requests.
+- By default the broker checks the batch's header, its CRC, the beginning of an LZ4 frame and the rules on the whole batch, and not the
+  records inside. So it accepts what only a walk over the records finds: wrong offset deltas, a maxTimestamp that is not the records'
+  largest, malformed records under a valid CRC. Kafka walks the records. `barnabas.record.validation=full`, for the broker or a topic,
+  does so here. Batches for compacted topics and batches that the broker compresses again for `compression.type` are always walked.
+- If a request has the same partition twice, that partition is INVALID_REQUEST and nothing of it is appended. Kafka silently appends the
+  last one.
 - A compression codec that does not exist and data that cannot be decompressed are CORRUPT_MESSAGE or INVALID_RECORD. Kafka answers
   UNKNOWN_SERVER_ERROR.
-- An LZ4 frame whose content size or content checksum is wrong is refused where it is decompressed; Kafka looks at neither.
-- Records with timestamps below -1, and a producer id with epoch -1, are accepted where the broker compresses them anew, as they are by
-  both everywhere else. Kafka answers UNKNOWN_SERVER_ERROR there, for its builder does not take them.
+- An LZ4 frame with a wrong content size or content checksum is refused where the broker decompresses it. Kafka checks neither.
+- Records with timestamps below -1, and a producer id with epoch -1, are accepted where the broker compresses them again. Both brokers
+  accept them everywhere else. Kafka answers UNKNOWN_SERVER_ERROR there, because its builder refuses them.
 - A batch whose length or magic is broken is CORRUPT_MESSAGE for its own partition. Kafka answers so for every partition of the request.
-  acks other than -1, 0 and 1 are refused before the batches are looked at, after them in Kafka.
-- Beside INVALID_RECORD the log start offset is always told; Kafka leaves it out where there is not exactly one batch. Null for records is
+  acks other than -1, 0 and 1 are refused before the batches are checked, after that in Kafka.
+- An INVALID_RECORD answer always has the log start offset. Kafka leaves it out unless there is exactly one batch. Null for records is
   INVALID_RECORD; Kafka never answers.
-- Messages beside error codes are our own: Kafka mostly has none, or the code's general sentence. The same holds for FindCoordinator and
-  for resource types in DescribeConfigs.
-- Decompression is bounded: a batch that would grow past the bound is refused. Kafka has no bound in total.
-- An idempotent producer is never answered UNKNOWN_SERVER_ERROR: the Java client would take new sequence numbers and duplicate. The
-  connection is closed instead, and the client sends the batch again.
-- No client may write to internal topics. Kafka lets one through that calls itself `__admin_client`.
-- A batch behind one of the same producer that was just refused with NOT_LEADER_OR_FOLLOWER or NOT_ENOUGH_REPLICAS gets that answer too.
-  If the cause has ended between the two, Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER, upon which librdkafka takes a new epoch and may
-  write again what it had written ([refused_sequences.py](../broker/replication/refused_sequences.py)).
-- The last five batches of each producer are known again after a restart: the batch headers before the producer snapshot are read too. Kafka
-  keeps one batch in its snapshot, so that a retry of an older one fails there.
+- Error messages are our own: Kafka mostly has none, or the code's general sentence. The same holds for FindCoordinator and for resource
+  types in DescribeConfigs.
+- Decompression is bounded: a batch that would grow beyond the bound is refused. Kafka has no bound in total.
+- An idempotent producer never gets UNKNOWN_SERVER_ERROR, because the Java client would take new sequence numbers and duplicate records.
+  The connection is closed instead, and the client sends the batch again.
+- No client may write to internal topics. Kafka allows it to a client with the id `__admin_client`.
+- If a batch was refused with NOT_LEADER_OR_FOLLOWER or NOT_ENOUGH_REPLICAS, the next batch of the same producer gets that answer too. If
+  the cause has ended between the two, Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER. librdkafka then takes a new epoch and may write again
+  what it had written ([refused_sequences.py](../broker/replication/refused_sequences.py)).
+- The broker knows the last five batches of each producer after a restart, because it also reads the batch headers before the producer
+  snapshot. Kafka's snapshot has one batch, so that a retry of an older one fails there.
 
 ### Fetch
 - Batches are whole. Kafka cuts the last one at the limit of bytes.
-- With READ_COMMITTED the list of aborted transactions is never null. Kafka's is where the limit lets no batch through.
-- An isolation level that does not exist is UNKNOWN_SERVER_ERROR always, in Kafka only where something is read.
-- A divergence that a version below 12 cannot tell, because the session began in a later one, ends the connection. Kafka answers
-  UNSUPPORTED_VERSION.
+- With READ_COMMITTED the list of aborted transactions is never null. Kafka's is null if no batch fits into the limit.
+- An isolation level that does not exist is always UNKNOWN_SERVER_ERROR, in Kafka only if records are read.
+- A divergence in a session that began in version 12 or later cannot be expressed in an older version: the connection is closed. Kafka
+  answers UNSUPPORTED_VERSION.
 
 ### Answers
-- Where Kafka trips over a request and answers UNKNOWN_SERVER_ERROR for all of it, the answer here says what is wrong: an empty name in
+- Some malformed requests make Kafka answer UNKNOWN_SERVER_ERROR as a whole. Here the error is specific: an empty name in
   DescribeTopicPartitions and a topic with neither name nor id in Metadata v12 are INVALID_TOPIC_EXCEPTION for that topic, an unknown
   operation in IncrementalAlterConfigs is INVALID_REQUEST for that resource.
-- CreateTopics, DeleteTopics, CreatePartitions and IncrementalAlterConfigs for many topics or resources are committed step by step, each
-  topic and resource whole. Others may see some of them before the answer, and a crash in between leaves those that were committed. Kafka
-  commits all in one batch. A request for too much is refused before the first step.
-- DeleteGroups and OffsetDelete write 100 tombstones to a batch, each group's own last, so that no group is too large to be deleted. A
-  consumer that joins between two batches of its group's deletion keeps the group without the offsets that are gone (NON_EMPTY_GROUP).
-  Kafka writes one batch, and fails where that exceeds max.message.bytes of `__consumer_offsets`.
-- AlterPartitionReassignments commits up to 200 partitions in one batch, as Kafka does any number; those of a longer request in several.
-- The answers to CreateTopics and CreatePartitions wait until the new partitions are led, up to 20 s. Kafka's come before, and its brokers
-  answer NOT_LEADER_OR_FOLLOWER for a moment.
-- An answer to DescribeConfigs, DescribeGroups, DescribeProducers or OffsetFetch has at most 64 MB. Resources, groups and partitions
-  beyond that are POLICY_VIOLATION each. Kafka has no limit.
-- A group takes no member with more than 1,000 protocols or 4 MB of their names and metadata, nor 16 MB of those of all members:
-  GROUP_MAX_SIZE_REACHED. A SyncGroup with more than 8 MB of assignments is UNKNOWN_SERVER_ERROR. Kafka has no such limits, but
-  stores no group beyond max.message.bytes of `__consumer_offsets`, 1 MB unless it was changed: that is UNKNOWN_SERVER_ERROR in both.
-- A classic group that rebalances again before its leader has handed in the assignment forgets who has what, as Kafka's does. If it becomes
-  a KIP-848 group before the next one, cooperative members still read partitions that others are given, until they have joined again.
-- A member that joins a KIP-848 group by a regular expression that is not resolved yet reads nothing so far, and no one else loses
-  anything. Kafka may assign as if all members still read the same until the next epoch, ten seconds or more: partitions go to members
-  that do not read them, or to none.
-- A KIP-848 group whose members all speak the classic protocol, as `group.consumer.migration.policy=upgrade` leaves it, tells them to join
-  again when one has left. Kafka 4.3.1 does not: what that one read is read by nobody until another member joins.
-- DeleteRecords is not held up by moves between log directories: a copy follows the log's start at once. Kafka's follows when it is its
+- CreateTopics, DeleteTopics, CreatePartitions and IncrementalAlterConfigs for many topics or resources are committed in steps, each
+  topic and resource whole. Other clients may see some of them before the answer, and a crash in between keeps the committed ones. Kafka
+  commits all in one batch. A request beyond the limits is refused before the first step.
+- DeleteGroups and OffsetDelete write 1,000 tombstones to a batch, each group's own last, so that any group can be deleted. If a consumer
+  joins between two batches of its group's deletion, the group stays, without the offsets that are deleted by then (NON_EMPTY_GROUP).
+  Kafka writes one batch, and fails if that exceeds max.message.bytes of `__consumer_offsets`.
+- AlterPartitionReassignments commits up to 200 partitions in one batch, and a longer request in several. Kafka commits any number in one.
+- The answers to CreateTopics and CreatePartitions wait until the new partitions have leaders, up to 20 s. Kafka answers before, and its
+  brokers answer NOT_LEADER_OR_FOLLOWER for a moment.
+- An answer to DescribeConfigs, DescribeGroups, DescribeProducers or OffsetFetch has at most 64 MB. Each resource, group or partition
+  beyond that is POLICY_VIOLATION. Kafka has no limit.
+- A group refuses a member with more than 1,000 protocols or 4 MB of their names and metadata, or with more than 16 MB for all members
+  together: GROUP_MAX_SIZE_REACHED. A SyncGroup with more than 8 MB of assignments is UNKNOWN_SERVER_ERROR. Kafka has no such limits, but
+  cannot store a group beyond max.message.bytes of `__consumer_offsets`, 1 MB by default: that is UNKNOWN_SERVER_ERROR in both.
+- A classic group that rebalances again before its leader has sent the assignment forgets the old assignment, as in Kafka. If it then
+  becomes a KIP-848 group, cooperative members still read partitions that other members get, until they have joined again.
+- A member that joins a KIP-848 group with a regular expression that is not resolved yet reads nothing until it is, and no other member
+  loses partitions. Kafka may assign as if all members still had the same topics until the next epoch, ten seconds or more: partitions go
+  to members that do not read them, or to none.
+- If all members of a KIP-848 group use the classic protocol, which `group.consumer.migration.policy=upgrade` allows, they are told to
+  join again when one has left. Kafka 4.3.1 does not tell them: the partitions of the member that left have no reader until another joins.
+- DeleteRecords does not wait for moves between log directories: a copy follows the log's start at once. Kafka's follows when it is its
   turn to be copied.
 
 ### Configs
-- Of the broker configs that Kafka lets change while it runs, defaults of topic configs, the replication throttles, `log.cleaner.…` but
-  for the number of threads, `max.connections`, `max.connections.per.ip`, `num.replica.fetchers` and `producer.id.expiration.ms` take
-  effect. Those without effect here, and names that nobody knows, are stored, as by Kafka. The others are INVALID_REQUEST, so that nobody
-  waits for what does not happen: `listeners`, `max.connections.per.ip.overrides` and the like.
-- `num.replica.fetchers` can become no more than double and no less than half of what it is, as in Kafka, which compares with what the
-  broker that is asked has; here it is the controller. A number of threads that has no effect here may be any.
+- Of the broker configs that Kafka lets change while it runs, these take effect: defaults of topic configs, the replication throttles,
+  `log.cleaner.…` except for the number of threads, `max.connections`, `max.connections.per.ip`, `num.replica.fetchers` and
+  `producer.id.expiration.ms`. Those without effect here, and unknown names, are stored, as by Kafka. The others, such as `listeners` and
+  `max.connections.per.ip.overrides`, are INVALID_REQUEST, so that a change is either effective or refused.
+- `num.replica.fetchers` can at most double or halve at a time, as in Kafka. Kafka compares with the value of the broker that receives the
+  request, here it is the controller's. A number of threads without effect here may have any value.
 - Broker loggers are ours, `barnabas.…`; a logger's level can also be set under the names of Kafka's classes that do the same work.
 - Of client metrics numbers are kept, 2,000 of a client and 100,000 of all; a push has 2 MB at most when it is decompressed. Kafka leaves
   that to the plug-in.
-- The patterns of a client metrics subscription have RE2's syntax, without back references and lookaround; the error of one says how it
-  differs from Java's.
+- The patterns of a client metrics subscription have RE2's syntax, without back references and lookaround. The error for such a pattern
+  names the difference from Java's syntax.
 - DescribeConfigs also lists our own `barnabas.…` properties.
 
 ### Durability
 - As with Kafka, a write is answered when the page cache has it and is flushed when its segment is rolled or the broker stops. Besides,
-  logs that were written to are flushed before each recovery checkpoint (60 s).
-- `flush.messages=1`, or `log.flush.interval.messages=1`, is group commit: one flush serves all that was written while the one before it
-  ran, and neither an answer nor the high watermark goes past what is on the disk. Kafka flushes within each append.
+  logs with new records are flushed before each recovery checkpoint (60 s).
+- `flush.messages=1`, or `log.flush.interval.messages=1`, is group commit: one flush serves all writes during the flush before it, and
+  neither an answer nor the high watermark goes beyond what is on the disk. Kafka flushes within each append.
 - A flush that fails takes the log directory offline and is never tried again.
-- A segment file, or a partition's directory, that somebody removed, moved or replaced while it is written to takes the log directory
-  offline at the next roll or flush (a minute at most). Kafka writes on into a file that nobody will find.
-- Recovery after an unclean stop ends a log before its first invalid batch, as Kafka does. Valid batches behind it are not deleted, as
-  Kafka deletes them, but set aside: the later segments are moved into `<partition>/set-aside.<n>/`, and what was behind the tear in its
-  own segment is copied there as `….log.from-<position>`. A warning names the folder. Neither broker looks into it; it stays until you
-  remove it, or the topic is deleted. A hole between valid batches ends nothing, as in Kafka: compaction leaves holes.
-- A log start offset in `log-start-offset-checkpoint` that lies beyond the end of a whole log is ignored, with a line in the log; so are
-  recovery points and high watermarks beyond the end. Kafka deletes such a log's segments and starts empty there. Where recovery itself
+- If an open segment file, or a partition's directory, is removed, moved or replaced, the log directory goes offline at the next roll or
+  flush (a minute at most). Kafka continues to write into the removed file.
+- Recovery after an unclean stop ends a log before its first invalid batch, as Kafka does. Kafka deletes valid batches behind it; here
+  they are set aside: the later segments are moved into `<partition>/set-aside.<n>/`, and the rest of the damaged segment is copied there
+  as `….log.from-<position>`. A warning names the folder. Neither broker reads it. It stays until you remove it, or the topic is deleted.
+  A hole between valid batches ends nothing, as in Kafka: compaction leaves holes.
+- A log start offset in `log-start-offset-checkpoint` that lies beyond the end of a whole log is ignored, with a line in the log, as are
+  recovery points and high watermarks beyond the end. Kafka deletes such a log's segments and starts empty there. If recovery itself
   cut the log to before its start offset, the log starts empty there in both; here its segments are set aside.
-- A message of format 0 or 1 (Kafka before 0.11) that recovery meets stops the log directory; it is not taken for a torn batch.
-- `flush.ms` (`log.flush.interval.ms`) is enough for a flush by time, to a second. Kafka looks for what is due only where
+- If recovery finds a message of format 0 or 1 (Kafka before 0.11), the log directory goes offline; it is not taken for a torn batch.
+- `flush.ms` (`log.flush.interval.ms`) is enough for a flush by time, to a second. Kafka checks for due flushes only if
   `log.flush.scheduler.interval.ms` is set too, and only that often.
 
 ### Configuration
-- Every broker and topic property of Kafka 4.3 is known. One that has no effect here says so, with the reason, in the documentation that
-  DescribeConfigs gives, and a start with such a property set logs one warning that names it.
-- Three defaults are others: `socket.send.buffer.bytes` is 262144 and `socket.receive.buffer.bytes` -1, which leaves it to the system's own
-  tuning (102400 in Kafka), `socket.listen.backlog.size` is 1024 (50 in Kafka). Set, they are Kafka's.
-- Connections above `max.connections` are closed as they come; Kafka leaves them waiting to be accepted.
+- Every broker and topic property of Kafka 4.3 is known. The documentation in DescribeConfigs says, with the reason, if a property has no
+  effect here, and a start with such a property set logs one warning that names it.
+- Three defaults differ: `socket.send.buffer.bytes` is 262144 and `socket.receive.buffer.bytes` -1, which leaves it to the system's own
+  tuning (102400 in Kafka), `socket.listen.backlog.size` is 1024 (50 in Kafka). Values that you set have Kafka's meaning.
+- Connections above `max.connections` are closed at once; Kafka leaves them waiting to be accepted.
 """
 
 
