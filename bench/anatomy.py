@@ -1,7 +1,7 @@
 """Where the time of one produce and of one fetch goes: each layer of the broker alone, in this process, without a network.
 
-`python -m bench anatomy` calls every layer's public function with what the layer above gives it, and prints microseconds: with what is
-below, and without. The socket's calls are the machine's; `raw-limit` measures them.
+`python -m bench anatomy` calls every layer's public function with the arguments of the layer above, and prints microseconds, with and
+without the layers below. `raw-limit` measures the socket's system calls.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _fetch_steps(world: World) -> list[Step]:
 
 
 def _time(call: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
-    """Microseconds of one call, the best of some rounds; what `before` takes is taken off."""
+    """Microseconds of one call, the best of several rounds, without the time of `before`."""
     return max(0.0, _best(call, before) - (0.0 if before is None else _best(before, None)))
 
 

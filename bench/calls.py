@@ -1,8 +1,8 @@
 """Which functions one request calls, in their order, from the read of its bytes to the wait for the next request.
 
-`python -m bench calls produce` (or `fetch`) runs a broker in this process and sends requests over loopback. After some to warm up, one is
-followed by `sys.setprofile`. Each line is one call: the function, its first line, how many lines it has. Calls of the system are named
-without a line. What the event loop and C code do beyond that is left out.
+`python -m bench calls produce` (or `fetch`) runs a broker in this process and sends requests over loopback. After some warm-up requests it
+records one by `sys.setprofile`. Each output line is one call: the function, its first line, its number of lines. System calls have no line.
+Other calls of the event loop and of C code are left out.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ SYSTEM_CALLS: Final = frozenset(("pread", "pwrite", "send", "sendfile"))
 COMPILED = "compiled"
 FIRST_CALL = "Connection.get_buffer"
 LAST_CALL = "BusyPoll.read_answered"
-"""Not followed: what it does depends on what it found before."""
+"""Functions that are not recorded: their work depends on earlier requests."""
 CHECKOUT = Path(__file__).resolve().parent.parent
 FOLDERS = tuple(f"{CHECKOUT / name}{os.sep}" for name in ("broker", "config", "protocol", "storage"))
 
 
 class Call(NamedTuple):
-    """One call of a function. `lines_count` is None for a system call, which has no line either; `depth` counts the callers shown."""
+    """One call of a function. A system call has neither line nor `lines_count`. `depth` counts the recorded callers."""
 
     function: str
     place: str
@@ -103,7 +103,7 @@ async def _record(api: str, directory: Path) -> list[Call]:
 
 
 def _send_requests(api: str, port: int, loop: asyncio.AbstractEventLoop) -> list[Call]:
-    """In a thread: the loop's is the one that is followed."""
+    """The client, in a thread of its own: the loop's thread is recorded."""
     recorder = _Recorder()
     with WireClient("127.0.0.1", port) as client:
         creation = CreateTopicsRequest(topics=[CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)], timeout_ms=10_000)

@@ -1,6 +1,6 @@
-"""One sitting: brokers started and warmed, then every row run by run, the products in turn.
+"""One sitting: starts and warms the brokers, then runs every row, the products in turn.
 
-Alternating run by run is what makes a comparison mean something on a noisy machine: both see the same minutes.
+On a noisy machine only alternating runs can be compared: both products see the same minutes.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def measure(
     data_dir: Path | None,
     is_exact: bool = False,
 ) -> list[Result]:
-    """Measures all rows for all products in one sitting, those of a cluster last, on brokers of their own; a row that fails says so in its
-    notes and the others go on.
+    """Measures all rows for all products in one sitting. The rows of a cluster come last, on brokers of their own. A row that fails has the
+    reason in its notes, and the others continue.
 
-    A long row is run less often than `runs` says, unless `is_exact`."""
+    A long row has fewer runs than `runs`, unless `is_exact`."""
     results: list[Result] = []
     for session_class, of_class in ((Session, False), (ClusterSession, True)):
         own_rows = [row for row in rows if row.is_cluster is of_class]
@@ -107,7 +107,7 @@ def warm(session: Session, factor: float) -> None:
 
 def _run(session: Session, result: Result) -> None:
     time.sleep(SETTLE_S)
-    os.sync()  # no run pays for the bytes that the one before left to be written
+    os.sync()  # a run must not pay for the previous run's unwritten bytes
     rehearse_page_cache(session.directory, result.row.writes_gb * session.scale)
     started = time.monotonic()
     try:
@@ -132,10 +132,10 @@ def _run(session: Session, result: Result) -> None:
 
 
 def rehearse_page_cache(directory: Path, gigabytes: float) -> None:
-    """Writes that much to a file and removes it, so that a run that fills the page cache finds pages that exist.
+    """Writes `gigabytes` to a file and removes it, so that a run which fills the page cache finds pages that exist.
 
-    A virtual machine reports free pages to its host, and each one then costs a fault of the hypervisor at its next use: measured, a plain
-    pwrite takes two to three times the CPU after a pause of what it takes right after another. What is removed at once is not written.
+    A virtual machine reports free pages to its host, and the next use of each costs a fault of the hypervisor: after a pause a plain pwrite
+    takes two to three times the CPU. A file that is removed at once is not written to the disk.
     """
     path = directory / "rehearsal.bin"
     piece = bytes(REHEARSAL_PIECE_SIZE)

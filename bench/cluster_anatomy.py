@@ -1,8 +1,7 @@
 """Where the time of one replicated produce goes: a leader and two followers in this process, without sockets.
 
-The brokers' rooms are those of `tests/broker/replication/cluster.py`: dispatch, handlers, fetchers, logs. What stands between them is a
-list of messages instead of the loop and its connections. The numbers of calls of Python functions are the same in each run, however busy
-the machine is.
+The brokers are those of `tests/broker/replication/cluster.py`: dispatch, handlers, fetchers, logs. Between them is a list of messages
+instead of the loop and its connections. The numbers of calls of Python functions are the same in each run, even on a busy machine.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from tests.support.clock import WALL_START_MS
 
 WARMUP, PRODUCES = 500, 3_000
 RECORD_SIZE = 100
-QUICK_SHARE = 0.1  # of the times: the slower ones show what else the machine does
+QUICK_SHARE = 0.1  # of the times: the slower ones depend on the machine's other work
 PRODUCE = "leader: append, answer both fetches, park the produce"
 FIRST_FETCH, SECOND_FETCH = "leader: the first follower's next fetch", "leader: the second one's, and the answer to the produce"
 FOLLOW = "follower (each): append what was fetched, next fetch"
@@ -59,7 +58,7 @@ class ReplicatedProduce:
 
 
 def steps() -> list[tuple[str, float, int]]:
-    """Each step's microseconds and calls of Python functions; a follower's are those of one of the two."""
+    """Each step's microseconds and calls of Python functions. A follower's step counts for one of the two."""
     times: dict[str, list[int]] = defaultdict(list)
 
     def timed(step: str, call: Callable[[], Any]) -> Any:
@@ -105,7 +104,7 @@ def _count_calls(produce: ReplicatedProduce) -> dict[str, int]:
 
 
 def table() -> str:
-    """The steps as text, and what they come to: a produce has two followers."""
+    """The steps as text, and their sum: a produce has two followers."""
     found = steps()
     lines = ["one replicated produce: acks=all, three replicas, a batch of one record of 100 bytes", ""]
     lines += ["| step | µs | Python calls |", "| --- | --- | --- |"]

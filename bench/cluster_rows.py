@@ -15,8 +15,8 @@ from bench.usage import peak_resident_megabytes, resident_megabytes
 from tests.faults.failover import Failover, Victim, run_round
 
 RATES = (1_000, 5_000, 10_000)
-# What a linger of 5 ms makes of a rate. Apache Kafka reads a connection's next request when it has answered the one before, so that
-# with acks=all a request for each record would measure its queue.
+# A linger of 5 ms makes 200 requests a second. Apache Kafka reads a connection's next request after the response to the previous one, so
+# that with acks=all a request for each record would measure its queue.
 REQUESTS_PER_S = 200
 PRODUCE_RECORDS, RECORD_SIZE, PARTITIONS = 1_000_000, 1_000, 6
 LOCK_STEP_REQUESTS, LOCK_STEP_SIZE = 8_000, 100
@@ -46,7 +46,7 @@ def at_rate(rate: int) -> Callable[[Session], Outcome]:
 
 
 def memory(session: Session) -> Outcome:
-    """New nodes' memory, idle and after 2 GB were produced to them and consumed again by librdkafka; and what being idle costs."""
+    """New nodes' memory, idle and after librdkafka has produced and consumed 2 GB, and the CPU of idle nodes."""
     records = session.scaled(MEMORY_RECORDS)
     with session.fresh() as fresh:
         time.sleep(SETTLE_S)
@@ -67,8 +67,8 @@ def memory(session: Session) -> Outcome:
 
 
 def failover(session: Session) -> Outcome:
-    """kill -9 of the node that leads the partition, and of one that is the active controller as well: to the next ack of a producer with
-    default settings, and to the moment when a survivor names another leader."""
+    """kill -9 of the partition's leader, and of a leader that is the active controller too: the time to the next ack of a producer with
+    default settings, and to a survivor's first response with another leader."""
     rounds = max(1, session.scaled(FAILOVER_ROUNDS))
     with session.fresh() as fresh:
         leader = [_round(fresh, Victim.LEADER, number) for number in range(rounds)]
@@ -87,5 +87,5 @@ def _round(session: Session, victim: Victim, number: int) -> Failover:
     assert isinstance(session, ClusterSession), f"a row of {NODES} nodes"
     try:
         return run_round(session.cluster, f"{victim.value}-{number}", victim, signal.SIGKILL, {}, random.Random(number))
-    except AssertionError as e:  # what the tests' tool raises for a wait that is over, or a record that was lost
+    except AssertionError as e:  # the tests' tool raises it for a timeout or a lost record
         raise MeasurementError(f"kill -9 of the {victim.value}: {e}") from e

@@ -1,7 +1,7 @@
 """A session over a cluster: three nodes of one kind on this machine, each broker and voter, as its default settings have them.
 
-Node 1 leads partition 0 of every topic and is the one that clients are pointed at, so that a client of one connection need not look for
-the leader. CPU and memory are those of all nodes together.
+Node 1 leads partition 0 of every topic, and clients connect to it, so that a client with one connection need not look for the leader. CPU
+and memory are those of all nodes together.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tests.support.cluster import Cluster
 from tests.support.process import ServerProcess
 
 NODES = 3
-"""And the replication factor; min.insync.replicas is 2."""
+"""Also the replication factor. min.insync.replicas is 2."""
 FIRST_NODE = 1
 RETRY_S = 0.05
 
 
 @dataclass(slots=True)
 class ClusterSession(Session):
-    """Three running nodes under measurement, in sync in every topic when a measurement of it begins."""
+    """Three running nodes under measurement. All replicas of a topic are in sync when a measurement with it begins."""
 
     _cluster: Cluster | None = None
 

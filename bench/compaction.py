@@ -1,11 +1,11 @@
 """`python -m bench compaction`: a topic of 1 KB records is compacted while it is written and read; Barnabas and Apache Kafka in turn.
 
-1. The topic is filled, uncompacted, and read once: of each key, the last record that a reader finds is the last that was sent.
+1. The topic is filled without compaction and read once: the last record of each key must be the last one that was sent.
 2. A producer on a schedule and a consumer at the end run for a while: their latencies without a cleaner.
-3. The cleaner is let at the topic, and the same producer and consumer run until all of its closed segments are clean.
-4. The topic is read again, and every key compared with what the producers sent.
+3. Compaction is enabled, and the same producer and consumer run until all closed segments of the topic are clean.
+4. The topic is read again, and every key is compared with the producers' records.
 
-Every run has a new broker, and its data is gone before the next one.
+Every run has a new broker, and its data is removed before the next one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CLIENT_TIMEOUT_S = 3_600.0
 
 @dataclass(slots=True)
 class Result:
-    """One run. `memory_mb`: the most that each process had while the cleaner ran, the broker's first."""
+    """One run. `memory_mb`: each process's peak while the cleaner ran, the broker's first."""
 
     product: str
     fill_mb_per_s: float
@@ -160,7 +160,7 @@ class _Run:
 
     @contextmanager
     def _pacing(self, first: int) -> Iterator[dict[str, float]]:
-        """Producer and consumer beside what is done within; their figures are there at the end."""
+        """Producer and consumer run during the `with` block. The dict has their figures after it."""
         process = self._start("pace", "--first", str(first), file="beside")
         found: dict[str, float] = {}
         try:
@@ -175,7 +175,7 @@ class _Run:
         return self._session.server.data_dir
 
     def _closed_segments(self) -> tuple[int, int]:
-        """Where the active segment begins, and how many bytes lie before it."""
+        """The base offset of the active segment, and the bytes before it."""
         sizes = {int(path.stem): path.stat().st_size for path in (self._log_dir() / f"{TOPIC}-0").glob("*.log")}
         active = max(sizes)
         return active, sum(size for offset, size in sizes.items() if offset < active)
@@ -212,7 +212,7 @@ class _Run:
 
 
 def overlay(expected: array[int], *later: array[int]) -> None:
-    """Put what was sent later over what was sent before."""
+    """Overwrite `expected` with the later record numbers of each key."""
     for numbers in later:
         for key, number in enumerate(numbers):
             if number != NEVER:
@@ -250,7 +250,7 @@ class _Watch:
 
     @property
     def cpu_s(self) -> float:
-        """Of all of them; the broker's is for its clients too."""
+        """The CPU of all processes. The broker's includes the work for its clients."""
         return sum(last - first for first, last in self._cpu.values())
 
     def peaks_mb(self) -> list[float]:

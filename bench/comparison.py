@@ -1,6 +1,6 @@
-"""Whether one broker is slower than another, told from runs in turn: a bootstrap interval over the ratio of each pair of runs.
+"""Decides from alternating runs whether one broker is slower than another: a bootstrap interval over the ratio of each pair of runs.
 
-Pure: values in, a verdict out. A pair is two runs that followed each other, so that what the machine did at that hour divides out.
+Pure: values in, a verdict out. A pair is two consecutive runs, so that the machine's speed at that hour cancels out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from statistics import median
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
 PAIRS_MIN = 10
-"""With fewer, an interval says little of what the next sitting would find."""
+"""With fewer pairs an interval says little about the next sitting."""
 TOLERANCE = 0.03
 SEED = 1912
 
@@ -26,7 +26,7 @@ class Verdict(enum.Enum):
     GAINED = "gained"
     SAME = "same"
     OPEN = "open"
-    """It reaches over a limit: the noise hides what is asked. More pairs or longer rows tell."""
+    """The interval contains a limit: noise hides the answer. Take more pairs or longer rows."""
     TOO_FEW = "too few pairs"
 
 
@@ -40,7 +40,7 @@ class Interval:
 
 
 def pair_ratios(before: Sequence[float], after: Sequence[float], *, lower_is_better: bool) -> list[float]:
-    """How many times worse the second of each pair is: above 1 it is worse, whichever way its figure counts. All values are above 0."""
+    """How many times worse the second value of each pair is. Above 1 is worse, for figures of either direction. All values are above 0."""
     assert len(before) == len(after) and all(value > 0 for value in (*before, *after)), "ratios of pairs that were measured"
     return [second / first if lower_is_better else first / second for first, second in zip(before, after, strict=True)]
 
@@ -48,9 +48,9 @@ def pair_ratios(before: Sequence[float], after: Sequence[float], *, lower_is_bet
 def bootstrap_interval(
     ratios: Sequence[float], *, confidence: float = CONFIDENCE, resamples: int = RESAMPLES, seed: int = SEED
 ) -> Interval:
-    """The percentile interval of the median: samples drawn anew from the sample show how far the median moves by chance alone.
+    """The percentile interval of the median, by bootstrap: samples with replacement show how far the median moves by chance.
 
-    The median, because a virtual machine's pauses make single runs two times slower. The same values give the same interval.
+    It is the median, because a virtual machine's pauses make single runs two times slower. The same values give the same interval.
     """
     randomness = random.Random(seed)
     medians = sorted(median(randomness.choices(ratios, k=len(ratios))) for _ in range(resamples))

@@ -1,4 +1,4 @@
-"""Consume: librdkafka reading what the page cache holds, what only the disk holds, and what is being produced."""
+"""Consume: librdkafka reads from the page cache, from the disk, and at the end of a topic that is being produced."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def cold(consumers: int) -> Callable[[Session], Outcome]:
 
 
 def tail(consumers: int) -> Callable[[Session], Outcome]:
-    """Consumers that are there before the first record, each reading all that one producer sends."""
+    """Consumers that start before the first record. Each reads all records of one producer."""
 
     def measure(session: Session) -> Outcome:
         records = session.scaled(TAIL_RECORDS if consumers == 1 else TAIL_RECORDS_SHARED)

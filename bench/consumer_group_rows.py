@@ -1,7 +1,7 @@
-"""KIP-848 groups: how long it takes until every member owns what it is to own, and what that writes into `__consumer_offsets`.
+"""KIP-848 groups: the time until every member owns its target, and the records of `__consumer_offsets` for it.
 
-One client plays all members, each on a connection of its own: a heartbeat of each that has something to say or to hear, then the answers,
-then the next. Members of a fleet wait for their heartbeat interval between two; this is what the broker adds to that.
+One client plays all members, each on a connection of its own. In each round the members that are not at their target send a heartbeat, then
+the client reads the responses. Real members wait for their heartbeat interval between two; this measures what the broker adds.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _group_names = itertools.count()
 
 @dataclass(slots=True)
 class Member:
-    """`owned` is what it was last told to own, which it does at once, and tells with its next heartbeat if `has_news`."""
+    """`owned` is its last assignment, which it owns at once. If `has_news` it sends `owned` with its next heartbeat."""
 
     client: WireClient
     member_id: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -66,7 +66,7 @@ class ConsumerGroup:
         self._partition_count = partition_count
 
     def settle(self, joining: Sequence[Member] = (), leaving: Sequence[Member] = ()) -> float:
-        """These join, those leave: the seconds until each member owns its share of all partitions, in one epoch."""
+        """Let members join and leave. Returns the seconds until each member owns its share of all partitions, in one epoch."""
         started = time.perf_counter()
         self._exchange(leaving, [self._leave(member) for member in leaving])
         self.members = [member for member in self.members if member not in leaving] + list(joining)
@@ -79,7 +79,7 @@ class ConsumerGroup:
         return time.perf_counter() - started
 
     def leave(self) -> None:
-        """All at once."""
+        """All members leave at once."""
         self._exchange(self.members, [self._leave(member) for member in self.members])
 
     def _is_balanced(self) -> bool:
@@ -125,7 +125,7 @@ class ConsumerGroup:
 
 
 def rebalance(member_count: int) -> Callable[[Session], Outcome]:
-    """The measurement for a group of that size: it forms, then one member more comes and goes several times."""
+    """The measurement for a group of that size: it forms, then one more member joins and leaves several times."""
 
     def measure(session: Session) -> Outcome:
         name, partition_count = f"bench-consumers-{next(_group_names)}", PARTITIONS_PER_MEMBER * member_count
@@ -162,7 +162,7 @@ def rebalance(member_count: int) -> Callable[[Session], Outcome]:
 
 
 def _await_coordinator(client: WireClient, name: str, topic: str) -> None:
-    """The first group of a broker makes the offsets topic; members are refused until it is there."""
+    """The first group of a broker makes it create the offsets topic. Members are refused until that exists."""
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     while time.monotonic() < deadline:
         if not client.request(FindCoordinatorRequest(key=name, key_type=0), FIND_VERSION).error_code:
@@ -174,7 +174,7 @@ def _await_coordinator(client: WireClient, name: str, topic: str) -> None:
 
 
 def _set_assignment_interval(client: WireClient, name: str, interval_ms: int) -> None:
-    """So that a change is not made to wait for the one before."""
+    """Set the group's assignment interval, so that a change does not wait for the previous one."""
     config = AlterableConfig(name="consumer.assignment.interval.ms", config_operation=SET, value=str(interval_ms))
     resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=name, configs=[config])
     (answer,) = client.request(IncrementalAlterConfigsRequest(resources=[resource]), ALTER_VERSION).responses

@@ -1,4 +1,4 @@
-"""What piles up and what goes wrong: idle connections, many partitions, recovery after kill -9, fsync before every answer."""
+"""Idle connections, many partitions, recovery after kill -9, fsync before every response."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DESCRIPTORS_SPARE = 500
 
 
 def idle_connections(session: Session) -> Outcome:
-    """Connections that have said nothing: their memory and what they cost while nothing happens."""
+    """Connections without requests: their memory and their idle CPU."""
     raise_descriptor_limit(IDLE_CONNECTIONS + DESCRIPTORS_SPARE)
     with session.fresh() as fresh, ExitStack() as stack:
         time.sleep(SETTLE_S)
@@ -37,7 +37,7 @@ def idle_connections(session: Session) -> Outcome:
 
 
 def many_partitions(session: Session) -> Outcome:
-    """A topic of 1,000 partitions, one small batch in each: to create it, its memory and idle CPU, and starts after a stop and a kill."""
+    """A topic of 1,000 partitions with one small batch each: the time to create it, memory, idle CPU, starts after a stop and a kill."""
     raise_descriptor_limit(20_000)
     with session.fresh() as fresh:
         time.sleep(SETTLE_S)
@@ -65,7 +65,7 @@ def many_partitions(session: Session) -> Outcome:
 
 
 def recovery(session: Session) -> Outcome:
-    """kill -9 right after 4 GB were produced: the start that reads it all again, less a clean start, per GB."""
+    """kill -9 right after 4 GB were produced: the time of the next start, which reads it all, less a clean start, per GB."""
     records = session.scaled(RECOVERY_RECORDS)
     with session.fresh() as fresh:
         fresh.create_topic("load", RECOVERY_PARTITIONS)
@@ -82,7 +82,7 @@ def recovery(session: Session) -> Outcome:
 
 
 def flushed(producers: int) -> Callable[[Session], Outcome]:
-    """flush.messages=1: that many producers with one request in flight each, none answered before its record is on the disk."""
+    """flush.messages=1: that many producers with one request in flight each. Every record is on the disk before its response."""
 
     def measure(session: Session) -> Outcome:
         requests = max(session.scaled(FLUSHED_REQUESTS), 2 * producers)
@@ -96,7 +96,7 @@ def flushed(producers: int) -> Callable[[Session], Outcome]:
 
 
 def raise_descriptor_limit(count: int) -> None:
-    """Brokers and clients started afterwards inherit it. Raises MeasurementError where it may not be raised so far."""
+    """Raise this process's limit of descriptors, which brokers and clients started later inherit. MeasurementError if not allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= count or soft == resource.RLIM_INFINITY:
         return
@@ -107,7 +107,7 @@ def raise_descriptor_limit(count: int) -> None:
 
 
 def idle_cpu_percent(*pids: int) -> float:
-    """What these processes together use of a core while nothing happens."""
+    """The idle CPU of these processes together, in percent of a core."""
     before = cpu_seconds(*pids)
     time.sleep(IDLE_SPAN_S)
     return 100 * (cpu_seconds(*pids) - before) / IDLE_SPAN_S

@@ -1,7 +1,7 @@
-"""What one greedy client does to the others' latency: 1,000 records/s on a connection of its own, alone and beside it.
+"""The effect of one greedy client on the latency of others: 1,000 records/s on a connection of its own, alone and beside that client.
 
-Two cores and one disk are shared by the clients too. So the same load is put on another broker of the same kind as well: what it adds
-there is the machine's, and what it adds beyond that is the sharing of one broker.
+Clients share two cores and one disk with the broker. So the same load also runs against another broker of the same kind: the latency that
+it adds there comes from the machine, and what it adds beyond that comes from sharing one broker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bench.session import Outcome, Session
 RATE = 1_000  # records per second
 REQUESTS = 8_000
 WARMUP = 1_000
-GREEDY_REQUESTS = 100_000_000  # more than it will get to send: it is ended
+GREEDY_REQUESTS = 100_000_000  # more than it can send: the row ends it
 COLD_RECORDS = 4_000_000
 
 Neighbour = Callable[[Session], "Iterator[None]"]
@@ -39,7 +39,7 @@ def beside_cold_read(session: Session) -> Outcome:
 
 
 def beside_recompression(session: Session) -> Outcome:
-    """A producer of large lz4 batches to a topic of `compression.type=zstd`, whose batches the broker compresses anew."""
+    """A producer of large lz4 batches to a topic with `compression.type=zstd`, whose batches the broker compresses again."""
     return _compare(session, _recompression)
 
 

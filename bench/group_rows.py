@@ -1,4 +1,4 @@
-"""Consumer groups: how long a rebalance takes when every member answers at once."""
+"""Classic consumer groups: the time of a rebalance whose members all respond at once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Group:
         self._round = 0
 
     def form(self) -> None:
-        """The first member makes the group; it joins again after the others, who would wait for it otherwise."""
+        """The first member makes the group. It joins again after the others, because they would wait for it otherwise."""
         Group(self._name, self._members[:1]).rebalance()
         self.rebalance(pause_s=FORM_PAUSE_S)
 
@@ -76,7 +76,7 @@ class Group:
         return answers
 
     def _join(self, member: Member) -> JoinGroupRequest:
-        """With new metadata in each round: a follower that joins again with the same is told the generation that it is in."""
+        """With new metadata in each round: a follower that joins with the same metadata gets its present generation back."""
         return JoinGroupRequest(
             group_id=self._name,
             session_timeout_ms=SESSION_TIMEOUT_MS,
@@ -111,13 +111,13 @@ def rebalance(member_count: int) -> Callable[[Session], Outcome]:
 
 
 def _await_coordinator(client: WireClient, name: str) -> None:
-    """The first group of a broker makes the offsets topic; joins are refused until it is there."""
+    """The first group of a broker makes it create the offsets topic. Joins are refused until that exists."""
     deadline = time.monotonic() + COORDINATOR_TIMEOUT_S
     attempts = itertools.count()
     while time.monotonic() < deadline:
         if not client.request(FindCoordinatorRequest(key=name, key_type=0), FIND_VERSION).error_code:
             try:
-                # A name of its own each time: a refused member may still count as one.
+                # A new group name each time, because a refused member may still count as one.
                 probe = Group(f"{name}-probe-{next(attempts)}", [Member(client)])
                 probe.rebalance()
                 probe.leave()

@@ -1,4 +1,4 @@
-"""What the machine itself gives: the bound for every row of bytes, and for the latency of one small request."""
+"""The machine's own limits: the bound for every row of bytes, and for the latency of one small request."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ def lock_step(session: Session) -> Outcome:
 
 
 def lock_step_one_core(session: Session) -> Outcome:
-    """Lock-step with broker and client on one core: without the machine's price of waking the other, which may be most of the time.
+    """Lock-step with broker and client on one core: without the cost of waking the other core, which may be most of the time.
 
-    The small exchange without a broker is measured in the same place."""
+    The small exchange without a broker is measured on one core too."""
     with _on_one_core(session):
         outcome = lock_step(session)
         echo = session.client("raw_echo", "--file", str(session.directory / "raw-echo.bin"))
@@ -45,7 +45,7 @@ def lock_step_100_partitions(session: Session) -> Outcome:
 
 
 def lock_step_with(session: Session, *options: str, partitions: int = 1, requests: int = LOCK_STEP_REQUESTS) -> Outcome:
-    """One request in flight, acks=1: what one small produce costs in latency and in the broker's CPU."""
+    """One request in flight, acks=1: latency and broker CPU of one small produce."""
     result = _raw_produce(session, session.scaled(requests), "--in-flight", "1", *options, partitions=partitions)
     values = {"p50_us": result["p50_us"], "p99_us": result["p99_us"], "cpu_us": _cpu_us(result)}
     return Outcome(values, client_note(result))
@@ -70,14 +70,14 @@ def librdkafka_100b(session: Session) -> Outcome:
 
 
 def librdkafka_lz4(session: Session) -> Outcome:
-    """A repeated pattern, as rdkafka_performance sends: compressing costs the client little, and the broker little is sent."""
+    """A repeated pattern, as rdkafka_performance sends: the client compresses it cheaply, and the broker receives few bytes."""
     return librdkafka_load(
         session, session.scaled(LARGE_RECORDS), LARGE_SIZE, "--compression", "lz4", "--payload", "pattern", partitions=PARTITIONS
     )
 
 
 def librdkafka_lz4_text(session: Session) -> Outcome:
-    """Words of a vocabulary, of which lz4 leaves half: the client's one thread for the broker spends its time compressing."""
+    """Words of a vocabulary, which lz4 halves: the client's only broker thread spends its time on compression."""
     return librdkafka_load(session, session.scaled(LARGE_RECORDS // 2), LARGE_SIZE, "--compression", "lz4", partitions=PARTITIONS)
 
 
@@ -119,7 +119,7 @@ def _on_one_core(session: Session) -> Iterator[None]:
 
 
 def _check_count(session: Session, topic: str, partitions: int, expected_count: int) -> None:
-    """The load proves itself: each acknowledged record is in the log, once."""
+    """Check the load: each acknowledged record is in the log, once."""
     count = session.end_offsets(topic, partitions)
     if count != expected_count:
         raise MeasurementError(f"{expected_count} records were acknowledged, the log has {count}")

@@ -1,7 +1,7 @@
 """Where the broker's time goes under a row: a flame graph by py-spy, or cProfile's table where py-spy is missing or may not attach.
 
-py-spy samples from outside (as root, or with ptrace allowed) and costs the broker next to nothing; cProfile runs inside and makes small
-functions look dearer than they are.
+py-spy samples from outside (as root, or with ptrace allowed) and costs the broker almost nothing. cProfile runs inside and exaggerates the
+cost of small functions.
 """
 
 from __future__ import annotations

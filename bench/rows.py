@@ -1,7 +1,7 @@
-"""The table of rows: what is measured, in which unit, and what is aimed at.
+"""The table of rows: figures, units and targets.
 
-A row is one measurement that yields one or more figures. `CORE` rows and those of a `CLUSTER` make the tables of docs/performance.md; the
-others run when they are asked for by name.
+A row is one measurement that yields one or more figures. The `CORE` and `CLUSTER` rows are in the tables of docs/performance.md. The others
+run only by name.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from bench.session import Outcome, Session
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of a row. `limit` is an absolute target, `kafka_factor` one relative to Apache Kafka in the same sitting (0.5: half of
-    its). `recorded` is what Apache Kafka 4.3.1, hot, gave on the machine where the targets were set: for orientation where it does not
-    run beside."""
+    """One number of a row. `limit` is an absolute target, `kafka_factor` one relative to Apache Kafka in the same sitting (0.5: half of its
+    figure). `recorded` is the figure of Apache Kafka 4.3.1, hot, on the machine where the targets were set: a hint when it is not
+    measured too."""
 
     key: str
     title: str
@@ -42,7 +42,7 @@ class Figure:
 
     @property
     def is_cpu(self) -> bool:
-        """Whether it is the CPU that a unit of work costs: on a busy machine it moves far less than what a clock on the wall says."""
+        """Whether it is the CPU of a unit of work. On a busy machine that varies far less than elapsed time."""
         return "cpu_" in self.key and self.unit != "%"
 
     def is_met(self, value: float, kafka: float | None) -> bool | None:

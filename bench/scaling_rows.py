@@ -1,5 +1,5 @@
-"""Time per request as things pile up: it must not grow with partitions, connections, segments or producer ids. And requests a second,
-which should grow with processes."""
+"""Scaling: the time per request must not grow with partitions, connections, segments or producer ids. Requests a second should grow with
+processes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def processes(count: int) -> Callable[[Session], Outcome]:
 
 
 def _pipelined_at(session: Session, cluster: Cluster, node_ids: Iterable[int]) -> list[dict[str, float]]:
-    """What the clients say, of which each has a topic that one of these brokers leads."""
+    """The clients' results. Each client has a topic that one of these brokers leads."""
     requests = session.scaled(PIPELINED_REQUESTS)
     options = ["--requests", str(requests), "--in-flight", str(PIPELINED_WINDOW), "--warmup", str(min(WARMUP_REQUESTS, requests))]
     topics = {f"led-{index}": node_id for index, node_id in enumerate(node_ids)}

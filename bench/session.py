@@ -1,6 +1,6 @@
-"""What a measurement is given: a running broker, topics that are gone afterwards, client processes, and new brokers of the same kind.
+"""Session: a measurement's access to a running broker: temporary topics, client processes, and new brokers of the same kind.
 
-Owns the topics and servers that it makes; whoever runs the rows owns the session and closes it.
+It owns the topics and servers that it makes. The campaign owns the session and closes it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MeasurementError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run of a row measured: a value for each figure's key, and what a reader must know of them."""
+    """The result of one run of a row: a value for each figure's key, and notes for the reader."""
 
     values: Mapping[str, float]
     notes: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class Session:
 
     @contextlib.contextmanager
     def fresh(self, settings: Mapping[str, str] | None = None) -> Iterator[Self]:
-        """A session over a new broker of the same kind on an empty directory, gone at the end."""
+        """A session over a new broker of the same kind on an empty directory. Both are removed at the end."""
         with tempfile.TemporaryDirectory(dir=self.directory, ignore_cleanup_errors=True) as folder:
             session = type(self)(self.product, Path(folder), self.scale, settings or {})
             try:
@@ -135,7 +135,7 @@ class Session:
         raise MeasurementError(f"topic {name} has no leaders")
 
     def _are_served(self, client: WireClient, name: str, partitions: int) -> bool:
-        """Whether every log is there: a topic's leaders are known before the last of many logs is made."""
+        """Whether every log exists: a topic's leaders are known before the last of many logs is made."""
         asked = [ListOffsetsPartition(partition_index=partition, timestamp=LATEST) for partition in range(partitions)]
         answer = client.request(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=asked)]), 5)
         return not any(partition.error_code for partition in answer.topics[0].partitions)
@@ -186,6 +186,6 @@ class Session:
 
 
 def client_note(result: Mapping[str, float]) -> tuple[str, ...]:
-    """Says so when the client's own CPU is what limited a run."""
+    """A note if the client's own CPU has limited a run."""
     share = result["client_cpu_seconds"] / result["seconds"]
     return (f"client-bound: the client used {share:.0%} of a core",) if share >= CLIENT_BOUND_SHARE else ()

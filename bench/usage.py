@@ -1,4 +1,4 @@
-"""What a process costs: CPU time by its clock, resident memory from /proc. Linux only."""
+"""CPU time and memory of processes, by their CPU clock and /proc. Linux only."""
 
 from __future__ import annotations
 

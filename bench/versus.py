@@ -1,7 +1,7 @@
 """Two commits in turn: `python -m bench versus BEFORE AFTER`.
 
-Each commit's broker runs from a worktree of its own, under the load of this checkout. Each row is run A B, B A, A B, …: what drifts over
-a sitting meets both alike.
+Each commit's broker runs from a worktree of its own, under the load of this checkout. Each row is run A B, B A, A B, …, so that a drift
+over the sitting affects both alike.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from bench.servers import BarnabasServer, Product
 CHECKOUT = Path(__file__).resolve().parents[1]
 THIS_CHECKOUT = "."
 GIT_TIMEOUT_S = 120
-CLUSTER_TESTED_BY = "tests/support/cluster.py"  # a commit without it has no cluster of processes that is known to work
-# For the duration that is said first: what a row takes that has no saved figures, and what surrounds each run.
+CLUSTER_TESTED_BY = "tests/support/cluster.py"  # a commit without it has no working cluster of processes
+# For the expected duration: seconds of a row without saved figures, and around each run.
 UNKNOWN_ROW_S = 20.0
 FIXED_S_PER_RUN = 1.0
 REHEARSAL_S_PER_GB = 1.0
@@ -34,7 +34,7 @@ REHEARSAL_S_PER_GB = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is known of one row: the judged figure's values, pair by pair, and what they say."""
+    """The comparison of one row: the judged figure's values, pair by pair, and the verdict."""
 
     row: Row
     figure: Figure
@@ -47,7 +47,7 @@ class Comparison:
 
 @contextlib.contextmanager
 def commit_product(name: str, commit: str, directory: Path) -> Iterator[Product]:
-    """The broker of a commit, in a worktree that is gone at the end; `.` is this checkout as it is. Raises SystemExit for no commit."""
+    """The broker of a commit, in a temporary worktree. `.` is this checkout as it is. Raises SystemExit if there is no such commit."""
     if commit == THIS_CHECKOUT:
         yield _product(name, CHECKOUT, "this checkout")
         return
@@ -61,7 +61,7 @@ def commit_product(name: str, commit: str, directory: Path) -> Iterator[Product]
 
 
 def without_clusters(rows: Sequence[Row], products: Sequence[Product]) -> tuple[Sequence[Row], list[str]]:
-    """The rows that all products can be measured by, and a line for each that is skipped: one of a cluster where a commit forms none."""
+    """The rows that all products can run, and a line for each skipped row: a row of a cluster, if a commit cannot form one."""
     alone = [product.title for product in products if not product.has_cluster]
     if not alone:
         return rows, []
@@ -86,7 +86,7 @@ def compare(
 
 
 def comparison(before: Result, after: Result, *, tolerance: float) -> Comparison:
-    """Judges a row by its CPU figure where it has one, else by its main figure. A run that failed takes its pair with it."""
+    """Judges a row by its CPU figure if it has one, else by its main figure. A pair with a failed run is dropped."""
     row = before.row
     figure = row.judged
     pairs = [
@@ -104,7 +104,7 @@ def comparison(before: Result, after: Result, *, tolerance: float) -> Comparison
 
 
 def expected_seconds(rows: Sequence[Row], *, pairs: int, scale: float, results_dir: Path = report.RESULTS_DIR) -> float:
-    """About how long a comparison takes, by what the rows took in the sittings that were saved."""
+    """About how long a comparison takes, by the rows' durations in saved sittings."""
     known = _seconds_per_run(results_dir)
     per_pair = 0.0
     for row in rows:
@@ -168,7 +168,7 @@ def _product(name: str, checkout: Path, title: str) -> Product:
 
 
 def _seconds_per_run(results_dir: Path) -> Mapping[str, float]:
-    """What one run of each row took at full scale, by the newest saved sitting that has it."""
+    """The seconds of one run of each row at full scale, from the newest saved sitting that has the row."""
     seconds: dict[str, float] = {}
     for path in sorted(results_dir.glob("*.json")):
         content = json.loads(path.read_text())
@@ -201,7 +201,7 @@ def run(
     data_dir: Path | None,
     is_saved: bool,
 ) -> int:
-    """Says how long it will take, measures, prints the table. Returns 1 when a row lost or could not be measured, else 0."""
+    """Prints the expected duration, measures, prints the table. Returns 1 if a row lost or could not be measured, else 0."""
     with tempfile.TemporaryDirectory(prefix="barnabas-versus-") as folder, contextlib.ExitStack() as stack:
         before, after = (
             stack.enter_context(commit_product(name, commit, Path(folder)))

@@ -1,4 +1,4 @@
-"""Asks the brokers about topics, with the Java client that Spark's source and sink use: one set of properties serves all three."""
+"""Asks the brokers about topics. It uses the Java client of Spark's source and sink, so that one set of properties serves all three."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class TopicAdmin:
         self._admin.close()
 
     def require_topic(self, topic: str) -> None:
-        """Raises AdminError for a topic that does not exist. Describing one is tried again until the timeout; the list says it at once."""
+        """Raises AdminError for a topic that does not exist. It asks for the list of topics: describing a missing one is retried until the
+        timeout."""
         if not self._ask(lambda: self._admin.listTopics().names().get()).contains(topic):
             raise AdminError(f"topic {topic} does not exist at {self._bootstrap_servers}")
 
@@ -50,23 +51,23 @@ class TopicAdmin:
         return int(self._ask(lambda: self._admin.describeTopics(names).allTopicNames().get().get(topic).partitions().size()))
 
     def cluster_id(self) -> str | None:
-        """None where the brokers do not tell."""
+        """The cluster's id. None if the brokers do not have one."""
         cluster_id = self._ask(lambda: self._admin.describeCluster().clusterId().get())
         return None if cluster_id is None else str(cluster_id)
 
     def brokers(self) -> list[tuple[str, int]]:
-        """Host and port of every broker that is alive, as the cluster tells them to clients of this listener."""
+        """Host and port of every live broker, as the cluster advertises them to clients of this listener."""
         nodes = self._ask(lambda: self._admin.describeCluster().nodes().get().toArray())
         return [(str(node.host()), int(node.port())) for node in nodes]
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
-        """The ids of those that exist: a topic that is deleted and made again gets another one. Empty for brokers without ids."""
-        # One answer is asked for few names: a cluster may have thousands, and each step of a loop through them is a call to the JVM.
+        """The ids of the topics that exist. A topic that is deleted and created again gets another id. Empty for brokers without ids."""
+        # The request names the topics: a cluster may have thousands, and each step of a loop through them is a call to the JVM.
         listings = self._ask(lambda: self._admin.listTopics().namesToListings().get())
         return {topic: str(listings.get(topic).topicId().toString()) for topic in topics if listings.containsKey(topic)}
 
     def earliest_offsets(self, topic: str) -> Mapping[int, int]:
-        """Where each partition of the topic begins."""
+        """The first offset of each partition of the topic."""
         java, admin = self._jvm.java.util, self._jvm.org.apache.kafka.clients.admin
         partitions = [self._jvm.org.apache.kafka.common.TopicPartition(topic, number) for number in range(self.partition_count(topic))]
         asked = java.HashMap()
@@ -76,7 +77,7 @@ class TopicAdmin:
         return {int(partition.partition()): int(offsets.get(partition).offset()) for partition in partitions}
 
     def matching(self, pattern: str, topics: Sequence[str]) -> Set[str]:
-        """The topics whose whole names match, as Spark's source decides it. Raises UsageError for a pattern that Java does not take."""
+        """The topics whose whole names match, by the rules of Spark's source. Raises UsageError for a pattern that Java refuses."""
         try:
             compiled = self._jvm.java.util.regex.Pattern.compile(pattern)
         except PySparkException as e:
@@ -89,5 +90,5 @@ class TopicAdmin:
         except Py4JJavaError as e:
             cause = e.java_exception.getCause() or e.java_exception
             raise AdminError(f"{self._bootstrap_servers}: {cause.getMessage()}") from e
-        except PySparkException as e:  # what pyspark makes of the few Java exceptions that it knows
+        except PySparkException as e:  # pyspark converts the few Java exceptions that it knows
             raise AdminError(f"{self._bootstrap_servers}: {str(e).splitlines()[0]}") from e

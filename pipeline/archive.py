@@ -1,6 +1,6 @@
 """Archives topics as Parquet with Structured Streaming: `barnabas pipeline archive`.
 
-Reading and running are here; what a row becomes is in transforms.py, how a batch becomes visible in publication.py.
+It reads the topics and runs the query. transforms.py has the format of a row, publication.py how a batch becomes visible.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ POLL_INTERVAL_S = 0.2
 
 
 class QueryStoppedError(Exception):
-    """Ends the query instead of the batch that it would have run."""
+    """Ends the query before its next batch runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveJob:
-    """What to archive and where to. `subscription` is one of Spark's options subscribe and subscribePattern with its value."""
+    """The topics and the archive's folder. `subscription` is one of Spark's options subscribe and subscribePattern with its value."""
 
     bootstrap_servers: str
     subscription: tuple[str, str]
@@ -47,7 +47,7 @@ class ArchiveJob:
     start: str = "earliest"
     start_timestamp_ms: int | None = None
     interval_s: float | None = None
-    """Seconds between batches; None archives what is there now and ends."""
+    """Seconds between batches. None archives the records that exist now and ends."""
     records_per_batch_limit: int = 1_000_000
     files_per_batch_limit: int | None = None
     """Files that a batch may write per topic and day; None for one per core of the cluster."""
@@ -56,7 +56,7 @@ class ArchiveJob:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that must be there; a pattern may match none yet."""
+        """The topics that must exist. Empty for a pattern, which may match none yet."""
         option, value = self.subscription
         return topic_names(value) if option == "subscribe" else []
 
@@ -95,9 +95,9 @@ def to_stderr(line: str) -> None:
 def archive(
     spark: SparkSession, job: ArchiveJob, *, stop: Stop, say: Callable[[str], None], complain: Callable[[str], None] = to_stderr
 ) -> None:
-    """Runs the job until it is done or `stop` is requested. Raises what a batch failed with, or StreamingQueryException.
+    """Runs the job until it is done or `stop` is requested. Raises the exception of a failed batch, or StreamingQueryException.
 
-    `complain` is told when the brokers are away and that they are back. A job that follows its topics outlives that.
+    `complain` is called with a line when no broker answers and when one answers again. A job that follows its topics survives that.
     """
     files, checkpoint = HadoopFiles(spark, job.target), Checkpoint(HadoopFiles(spark, job.checkpoint_folder), job.checkpoint_folder)
     with TopicAdmin(spark, job.bootstrap_servers, job.consumer_properties) as admin:
@@ -127,7 +127,7 @@ def opening_line(job: ArchiveJob, *, next_batch: int) -> str:
 
 
 class Archiver:
-    """Runs the query of one job, and once more after an outage of the brokers that it did not survive."""
+    """Runs the query of one job, and runs it again if an outage of the brokers has ended it."""
 
     def __init__(
         self, spark: SparkSession, job: ArchiveJob, publisher: Publisher, subscription: Subscription, ownership: Ownership
@@ -146,9 +146,9 @@ class Archiver:
         self._subscription.open(published=published, allow_data_loss=self._job.allow_data_loss)
 
     def run(self, *, stop: Stop, progress: ProgressPrinter, watch: BrokerWatch, complain: Callable[[str], None]) -> None:
-        """Returns when the job is done, or stopped as asked; raises what ended it otherwise.
+        """Returns when the job is done or was stopped. Raises the exception that ended it otherwise.
 
-        Raises BrokerError when it is stopped before its first batch while brokers are away: a job that never did anything is no success.
+        Raises BrokerError when it is stopped before its first batch while no broker answers, because it has archived nothing then.
         """
         excused_outages = 0
         while True:
@@ -165,7 +165,7 @@ class Archiver:
                 time.sleep(POLL_INTERVAL_S)
             if stop.is_requested:
                 break
-            self._publisher.open()  # the failed run may have left a batch half published
+            self._publisher.open()  # the failed run may have published a part of a batch
         progress.print_total(stopped=stop.is_requested)
         if stop.is_requested and watch.is_away and not progress.has_batches:
             raise BrokerError(f"stopped before the first batch: {watch.reason}")
@@ -176,15 +176,16 @@ class Archiver:
         def run_batch(batch: DataFrame, batch_id: int) -> None:
             try:
                 if stop.is_requested:
-                    # Refusing the batch is the one way to end between two: it is planned, and the next start runs it.
+                    # Only an exception ends the query between two batches. This batch is planned already, and the next start runs it.
                     raise QueryStoppedError
                 self._publisher.publish(batch_id, lambda folder: self._write(batch, batch_id, folder))
             except Exception as e:
-                # Spark passes on no more of it than a traceback's text.
+                # Spark passes on only the text of its traceback.
                 failures.append(e)
                 raise
 
-        # With the brokers that the cluster named: executors and a later run of the query connect anew, when a bootstrap server may be away.
+        # With the brokers that the cluster has named: executors and a later run of the query connect again, when a bootstrap server may be
+        # down.
         job = replace(self._job, bootstrap_servers=watch.servers)
         writer = archive_rows(read_topics(self._spark, job)).writeStream.foreachBatch(run_batch)
         writer = writer.option("checkpointLocation", self._job.checkpoint_folder).queryName("barnabas-archive")
@@ -193,7 +194,7 @@ class Archiver:
         _wait(trigger.start(), failures, stop=stop, progress=progress, watch=watch)
 
     def _write(self, batch: DataFrame, batch_id: int, folder: str) -> None:
-        """Writes the batch where no reader looks, then makes sure that it belongs into this archive, and that this job does."""
+        """Writes the batch where no reader looks, then checks that the batch and this job belong to the archive."""
         rows = in_archive_order(batch, tasks_limit=self._tasks_limit)
         rows.write.partitionBy(*LAYOUT_COLUMNS).parquet(folder)
         self._subscription.confirm(batch_id)
@@ -218,15 +219,15 @@ def read_topics(spark: SparkSession, job: ArchiveJob) -> DataFrame:
         )
     )
     if job.start_timestamp_ms is not None:
-        # A partition with nothing that young starts at its end instead of failing the job.
+        # A partition without records after the start time begins at its end instead of failing the job.
         reader = reader.option("startingTimestamp", str(job.start_timestamp_ms)).option("startingOffsetsByTimestampStrategy", "latest")
     return reader.load()
 
 
 def _wait(query: StreamingQuery, failures: list[Exception], *, stop: Stop, progress: ProgressPrinter, watch: BrokerWatch) -> None:
-    """Waits for the query's end, printing its batches; ends it between two batches when asked to, and at once while brokers are away.
+    """Waits for the query's end and prints its batches. On a stop it ends the query between two batches, or at once if no broker answers.
 
-    Raises what ended the query: a batch's own exception, which is added to `failures`, or StreamingQueryException.
+    Raises the exception that ended the query: that of a batch, which is added to `failures`, or StreamingQueryException.
     """
     try:
         while query.isActive:
@@ -245,7 +246,7 @@ def _wait(query: StreamingQuery, failures: list[Exception], *, stop: Stop, progr
 
 
 def _stops(query: StreamingQuery) -> bool:
-    """Ends the query. False when it does not end in time: a thread that waits for brokers that are away is left to end with the process."""
+    """Ends the query. False if it does not end in time: then a thread waits for brokers that do not answer, and ends with the process."""
     try:
         query.stop()
     except Py4JError as e:

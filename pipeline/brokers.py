@@ -1,7 +1,7 @@
-"""Looks for the brokers without Spark and without Java: before a job starts, which takes seconds, and beside it while it runs.
+"""Checks the brokers without Spark and without Java: before a job starts, which takes seconds, and while it runs.
 
-The topics are asked for where no encryption or login stands in between; else only whether something listens: Java's own settings for
-those are known to Java's client alone, which asks again inside Spark.
+On a listener without TLS and SASL it asks for the topics. On others it only checks that something listens, because only Java's client knows
+Java's settings for these; it asks again inside Spark.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ WATCH_INTERVAL_S = 2.0
 REMINDER_INTERVAL_S = 60.0
 LEARN_INTERVAL_S = 60.0
 MISSES_UNTIL_AWAY = 2
-"""One alone may be a restart that is over before anyone has read of it."""
-# ApiVersions v0: the one request that every broker of every version answers before anything else. Key, version, correlation id, client id.
+"""Failed probes before a message: a single one may be a restart that is over at once."""
+# ApiVersions v0, which every version of every broker answers as the first request. Key, version, correlation id, client id.
 PING = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
@@ -47,7 +47,7 @@ def require_topics(bootstrap_servers: str, properties: Mapping[str, str], topics
 
 
 def probe(addresses: Iterable[Address], properties: Mapping[str, str]) -> str | None:
-    """None when one of the brokers answers, else why the last of them does not. Those after the one that answers are not asked."""
+    """None if a broker answers, else the reason why the last one does not. Asks the brokers in order, up to the first answer."""
     why: str | None = None
     for address in addresses:
         why = _probe_one(address, properties)
@@ -79,7 +79,7 @@ def _topics(bootstrap_servers: str) -> Mapping[str, object]:
     silent.propagate = False
     client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0}, logger=silent)
     try:
-        # All of them: asking for one that does not exist may create it.
+        # All topics, because a request that names a missing topic may create it.
         topics: Mapping[str, object] = client.list_topics(timeout=ANSWER_TIMEOUT_S).topics
     except KafkaException as e:
         raise BrokerError(f"{bootstrap_servers}: {e.args[0].str()}") from e
@@ -95,7 +95,7 @@ def _is_encrypted(properties: Mapping[str, str]) -> bool:
 
 
 class AwayNotice:
-    """Turns a row of probes into few lines: that the brokers are away, once a minute that they still are, and that they are back."""
+    """Makes few lines of many probes: one when no broker answers, one each minute after that, and one when a broker answers again."""
 
     def __init__(self, bootstrap_servers: str, complain: Callable[[str], None]) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -105,14 +105,14 @@ class AwayNotice:
         self._reminded_s = 0.0
         self.outages = 0
         self.reason: str | None = None
-        """Which brokers are away and why, while they are."""
+        """Which brokers do not answer, and why. None while one answers."""
 
     @property
     def is_away(self) -> bool:
         return self.reason is not None
 
     def observe(self, why: str | None, now_s: float, *, learned: int = 0) -> None:
-        """`why` is what `probe` returned at that moment of a monotonic clock. `learned` counts the brokers that were asked beside the
+        """`why` is the result of `probe` at `now_s` of a monotonic clock. `learned` counts the brokers that were asked besides the
         bootstrap servers."""
         if why is None:
             if self.is_away:
@@ -149,8 +149,8 @@ class BrokerWatch:
         interval_s: float = WATCH_INTERVAL_S,
         learn_interval_s: float = LEARN_INTERVAL_S,
     ) -> None:
-        """`learn` asks the cluster for the addresses of its brokers. It is called here, where what it raises is raised, then on the thread
-        while brokers answer, where a PipelineError of it leaves the addresses as they were."""
+        """`learn` asks the cluster for the addresses of its brokers. It is called here, and its exception is raised. The thread calls it
+        too while brokers answer, and ignores its PipelineError."""
         self._bootstrap_servers = bootstrap_servers
         self._bootstrap = servers(bootstrap_servers)
         self._learned = self._beside_bootstrap(learn())
@@ -171,17 +171,17 @@ class BrokerWatch:
 
     @property
     def reason(self) -> str | None:
-        """Which brokers are away and why; None while one answers."""
+        """Which brokers do not answer, and why. None while one answers."""
         return self._notice.reason
 
     @property
     def outages(self) -> int:
-        """How often they went away so far."""
+        """The number of outages so far."""
         return self._notice.outages
 
     @property
     def servers(self) -> str:
-        """The bootstrap servers and the brokers learned so far: what starts with this list starts though a bootstrap server is away."""
+        """The bootstrap servers and the brokers learned so far. A client with this list starts even if a bootstrap server is down."""
         return joined_servers(self._bootstrap_servers, self._learned)
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ class BrokerWatch:
                 self._learn_again()
 
     def _to_ask(self) -> Iterator[Address]:
-        """The broker that answered last comes first: one connection is enough while it lives. Ends when the watch is closed."""
+        """The addresses to ask. The broker that answered last comes first, so that one connection suffices. Ends when the watch closes."""
         addresses = [*self._bootstrap, *self._learned]
         for address in sorted(addresses, key=lambda address: address != self._answered):
             if self._closed.is_set():
@@ -211,7 +211,7 @@ class BrokerWatch:
         try:
             self._learned = self._beside_bootstrap(self._learn())
         except PipelineError:
-            return  # they went away since they answered, which the next probe tells
+            return  # they stopped answering just now; the next probe says so
 
     def _beside_bootstrap(self, addresses: Sequence[Address]) -> list[Address]:
         return [address for address in addresses if address not in self._bootstrap]

@@ -1,5 +1,6 @@
-"""Reads the checkpoint of a streaming query: which batches were planned and committed, over which topics. It is Spark's own; nothing is
-written here.
+"""Reads Spark's checkpoint of a streaming query: which batches were planned and committed, over which topics.
+
+It writes nothing.
 
     metadata        {"id": …}: the query's identity, made at its first start
     sources/0/0     the positions at which the first batch begins
@@ -20,7 +21,7 @@ PLAN_DIGITS = 12
 
 
 class Checkpoint:
-    """The folder of one query. Whatever is not there yet has no topics, no batches and no identity."""
+    """The folder of one query. A checkpoint that does not exist yet has no topics, no batches and no identity."""
 
     def __init__(self, files: HadoopFiles, folder: str) -> None:
         self._files = files
@@ -38,7 +39,7 @@ class Checkpoint:
         return self._last("offsets")
 
     def topics_at(self, batch_id: int) -> Set[str]:
-        """The topics with a position at the end of a planned batch; NO_BATCH is the beginning of the first one."""
+        """The topics with a position at the end of a planned batch. NO_BATCH stands for the beginning of the first one."""
         path = self.plan_path(batch_id) if batch_id > NO_BATCH else f"{self.folder}/sources/0/0"
         if not self._files.exists(path):
             return frozenset()
@@ -47,7 +48,7 @@ class Checkpoint:
         return json.loads(positions).keys() if positions.startswith("{") else frozenset()
 
     def plan_digest(self, batch_id: int) -> str:
-        """What tells this batch from another of the same id: the positions at which the one before ended and this one ends."""
+        """A digest of the positions at which the previous batch ended and this one ends. Another plan has another one."""
         plans = [self.plan_path(number) for number in (batch_id - 1, batch_id) if number > NO_BATCH]
         # The first lines hold the log's version and the time of planning; the positions of the sources follow.
         positions = [line for plan in plans for line in self._files.read_text(plan).splitlines()[2:]]

@@ -1,7 +1,7 @@
-"""`barnabas pipeline`: reads the command line and turns errors that a person can mend into one line on stderr.
+"""`barnabas pipeline`: reads the command line and prints expected errors as one line on stderr.
 
-Exit codes: 0 done or stopped as asked, 1 it failed, 2 bad usage. Nothing of Spark is imported before the arguments are known to be good,
-so that help and usage errors need neither pyspark nor Java.
+Exit codes: 0 done or stopped by a signal, 1 failed, 2 bad usage. Spark is imported after the arguments were checked, so that help and
+usage errors need neither pyspark nor Java.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _require_libraries() -> None:
     """The pipeline is an extra: without its libraries, says how to get them."""
     for name in LIBRARIES:
         if importlib.util.find_spec(name) is None:
-            # This interpreter's pip: another one would look for a Barnabas of its own in the package index.
+            # This interpreter's pip: another one would install Barnabas again, from the package index.
             raise PipelineError(f"this needs {name}; install it with: {sys.executable} -m pip install 'barnabas[pipeline]'")
 
 
@@ -147,7 +147,7 @@ def _add_replay(command: argparse.ArgumentParser) -> None:
 
 
 def _checked(parse: Callable[[str], Value]) -> Callable[[str], Value]:
-    """A function of options.py as argparse wants it."""
+    """Converts a function of options.py into a type of argparse."""
 
     def checked(text: str) -> Value:
         try:

@@ -1,6 +1,6 @@
-"""Runs the jobs that the command line describes: what can be found wrong without Spark is found first, for a start of Spark takes seconds.
+"""Runs the jobs of the command line. It makes all checks that need no Spark first, because a start of Spark takes seconds.
 
-Errors come out as PipelineError, Spark's and Java's among them.
+All errors are PipelineErrors, also those of Spark and Java.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def run_replay(arguments: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _session(arguments: argparse.Namespace, app_name: str) -> Iterator[SparkSession]:
-    """A session that is stopped at the end. What Spark raises in it comes out as a PipelineError of one line."""
+    """A session that is stopped at the end. An exception of Spark becomes a PipelineError of one line."""
     driver = Driver()
     _print_line(f"starting Spark on {arguments.master}")
     try:
@@ -86,7 +86,7 @@ def _session(arguments: argparse.Namespace, app_name: str) -> Iterator[SparkSess
 
 
 def innermost_sentence(error: Exception) -> str:
-    """The sentence of the innermost cause: Spark wraps it in its own, each with a stack."""
+    """The sentence of the innermost cause. Spark wraps it in its own exceptions, each with a stack."""
     text, kind = str(error), type(error).__name__
     if isinstance(error, Py4JJavaError):
         cause = error.java_exception
@@ -94,7 +94,7 @@ def innermost_sentence(error: Exception) -> str:
             cause = cause.getCause()
         text, kind = cause.getMessage() or "", cause.getClass().getSimpleName()
     sentence = one_sentence(text)
-    # UnknownHostException and its like say no more than a name.
+    # The message of UnknownHostException and its like is only a name.
     return sentence if " " in sentence else f"{kind}: {sentence}" if sentence else kind
 
 

@@ -1,9 +1,9 @@
-"""Where Spark gets its Kafka source and sink from: the connector's jars, fetched once for a version of pyspark and then remembered.
+"""Provides the jars of Spark's Kafka connector. They are fetched once for each version of pyspark, then cached.
 
-The connector is no part of pyspark, and must have pyspark's own version. Spark fetches it with Ivy, which by default looks
-into the user's local Maven repository first and fails when that holds a pom without its jar. So Ivy is given settings
-with one resolver, Maven's public central repository, and a cache folder that nobody else writes to. It runs in a process of its own
-before the job's: what it prints, and the stack trace with which it fails, are for no one.
+The connector is no part of pyspark, and must have pyspark's own version. Spark fetches it with Ivy, which by default looks into the
+user's local Maven repository first and fails if that has a pom without its jar. So Ivy gets settings with one resolver, Maven's public
+central repository, and a cache folder of its own. It runs in a separate process before the job's, because its output and its stack traces
+do not help users.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from pipeline.errors import PipelineError, UsageError
 
 TESTED_SPARK = "4.0.0"
-"""The version of pyspark that the tests run and that the extra installs: not every version's connector is in every repository."""
+"""The version of pyspark that the tests run and that the extra installs. Some repositories lack the connectors of other versions."""
 SCALA_VERSION = "2.13"
 OLDEST_SPARK = (4, 0)
 
@@ -52,7 +52,7 @@ _UNREACHABLE = re.compile(r"Server access error at url \S+ \((?:[\w.]+\.)?(\w+(?
 
 
 class ConnectorError(PipelineError):
-    """The connector cannot be had; the message says what a person can do."""
+    """The connector cannot be fetched. The message says what to do."""
 
 
 def connector_coordinates(spark_version: str) -> str:
@@ -64,7 +64,7 @@ def connector_coordinates(spark_version: str) -> str:
 
 
 def connector_settings(spark_version: str, cache_dir: Path) -> Mapping[str, str]:
-    """Spark settings that give a session the connector: from `cache_dir`, into which it is fetched when it is not there yet."""
+    """Spark settings that give a session the connector from `cache_dir`. Fetches it into that folder first, if it is missing."""
     folder = cache_dir / f"spark-{spark_version}"
     remembered = folder / FETCHED_JARS
     jars = remembered.read_text().split("\n") if remembered.exists() else []
@@ -77,7 +77,7 @@ def connector_settings(spark_version: str, cache_dir: Path) -> Mapping[str, str]
 
 
 def fetch_jars(coordinates: str, folder: Path, program: str) -> list[str]:
-    """The jars of the connector and of what it needs, brought into `folder` by Spark's launcher, `program`. Raises ConnectorError."""
+    """Fetches the jars of the connector and its dependencies into `folder` with Spark's launcher, `program`. Raises ConnectorError."""
     folder.mkdir(parents=True, exist_ok=True)
     application = folder / "nothing.py"
     application.write_text("")
@@ -112,9 +112,9 @@ def fetch_settings(coordinates: str, folder: Path) -> Mapping[str, str]:
 
 
 def spark_submit() -> str:
-    """Spark's launcher inside the installed pyspark, which need not be imported for it."""
+    """Spark's launcher inside the installed pyspark, found without importing pyspark."""
     found = importlib.util.find_spec("pyspark")
-    assert found is not None and found.origin is not None, "whoever starts a job has made sure that pyspark is there"
+    assert found is not None and found.origin is not None, "the command has checked that pyspark is installed"
     return str(Path(found.origin).parent / "bin" / "spark-submit")
 
 
@@ -134,7 +134,7 @@ def _remedy(*, with_version: bool) -> str:
 
 
 def jar_settings(paths: Sequence[str]) -> Mapping[str, str]:
-    """Spark settings for jars that are there already: files, or folders of which every jar is taken."""
+    """Spark settings for existing jars: files, or folders with jars."""
     jars: list[str] = []
     for path in paths:
         found = sorted(str(jar) for jar in Path(path).glob("*.jar")) if Path(path).is_dir() else [path]

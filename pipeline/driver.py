@@ -1,7 +1,6 @@
-"""The Java process of Spark's driver: started so that its stderr can be read first, and ended with what Spark leaves behind.
+"""The Java process of Spark's driver. Its stderr passes through a filter, and files that Spark leaves behind are removed at its end.
 
-One line of its stderr is left out, INCUBATOR_WARNING; everything else passes through as it is. `open_session` starts the process,
-`barnabas pipeline` ends it with its job.
+The filter removes one line, INCUBATOR_WARNING. `open_session` starts the process, `barnabas pipeline` ends it with its job.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
-# Spark's launcher asks for this module with words of its own, and Java has no switch that silences what it says of it.
+# Spark's launcher adds this module, and Java has no option to suppress its warning.
 INCUBATOR_WARNING = b"WARNING: Using incubator modules: jdk.incubator.vector"
 # Spark 4.0.0 makes its folder for the artifacts of Spark Connect here instead of in the temporary directory, which 4.0.1 mends
 # (SPARK-52396). At its end Java removes the folder in it, but not this one.
@@ -26,7 +25,7 @@ STDERR = 2
 
 
 class Driver:
-    """One Java process, or none where pyspark has one already: in a test that has a session, and under spark-submit."""
+    """One Java process, or none if pyspark has one already, as in a test with a session and under spark-submit."""
 
     def __init__(self) -> None:
         self._artifacts = Path.cwd() / ARTIFACTS
@@ -35,7 +34,7 @@ class Driver:
         self._reader: threading.Thread | None = None
 
     def start(self, conf: SparkConf) -> None:
-        """Starts Java and a SparkContext in it, which sessions then share. Raises what pyspark raises, after all that Java said."""
+        """Starts Java and a SparkContext in it, which sessions then share. Raises pyspark's exceptions, after all of Java's stderr."""
         if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
             return
         read_end, write_end = os.pipe()
@@ -63,15 +62,15 @@ class Driver:
             process.wait(END_TIMEOUT_S)
         self._reader.join(END_TIMEOUT_S)
         if not self._had_artifacts:
-            # It is not empty where another job of the same folder still runs, and gone where Spark made none.
+            # The folder is not empty if another job of the same directory still runs, and missing if Spark made none.
             with contextlib.suppress(OSError):
                 self._artifacts.rmdir()
 
 
 def _pass_on(read_end: int) -> None:
-    """Copies what Java says to this process's stderr, line by line, until Java has ended."""
+    """Copies Java's stderr to this process's stderr, line by line, until Java has ended."""
     with os.fdopen(read_end, "rb") as pipe, open(STDERR, "wb", buffering=0, closefd=False) as stderr:
         for line in pipe:
             if line.strip() != INCUBATOR_WARNING:
-                with contextlib.suppress(BrokenPipeError):  # nobody reads; Java must not be held up by a full pipe
+                with contextlib.suppress(BrokenPipeError):  # no reader is left; continue, so that a full pipe does not block Java
                     stderr.write(line)

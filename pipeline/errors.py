@@ -1,4 +1,4 @@
-"""What a job ends with when a person can mend it: the message is one line, and `barnabas pipeline` prints it alone."""
+"""The expected errors of a job. The message is one line, and `barnabas pipeline` prints only that."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ class PipelineError(Exception):
 
 
 class UsageError(PipelineError):
-    """The command line asks for what cannot be. Exit code 2."""
+    """The command line is invalid. Exit code 2."""

@@ -1,6 +1,6 @@
 """Files of any file system that Spark can write to (local, hdfs:, s3a: …), through Hadoop's FileSystem in the driver's JVM.
 
-Stateless but for the gateway. Paths are strings, whole URIs or local paths. A failure raises ArchiveFileError.
+It has no state except the gateway. Paths are strings, whole URIs or local paths. A failure raises ArchiveFileError.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class HadoopFiles:
         self._jvm: Any = spark._jvm
         configuration = spark._jsc.hadoopConfiguration()
         self._file_system = self._run(root, lambda: self._path(root).getFileSystem(configuration))
-        # The local file system's wrapper keeps a hidden checksum file beside each file and cannot move both at once:
-        # a kill in between leaves a file with another's checksum. Archives have Parquet's own structure to rely on.
+        # The local file system's wrapper keeps a hidden checksum file beside each file and cannot move both at once: a kill in between
+        # leaves a file with another file's checksum. Parquet files need no such checksum.
         if self._file_system.getUri().getScheme() == "file":
             self._file_system = self._file_system.getRaw()
 
     def local_path(self, path: str) -> str | None:
-        """The path as this process's own system knows it; None on other file systems."""
+        """The path in the local file system. None on other file systems."""
         return str(self._path(path).toUri().getPath()) if self._file_system.getUri().getScheme() == "file" else None
 
     def exists(self, path: str) -> bool:
         return bool(self._run(path, lambda: self._file_system.exists(self._path(path))))
 
     def names(self, directory: str) -> list[str]:
-        """The names in a directory, sorted; none when it is not there."""
+        """The names in a directory, sorted. Empty if it does not exist."""
         if not self.exists(directory):
             return []
         return sorted(
@@ -61,7 +61,7 @@ class HadoopFiles:
         return str(self._run(path, read))
 
     def write_text(self, path: str, text: str) -> None:
-        """Writes the file beside its place and moves it there: it is there whole or not at all."""
+        """Writes a temporary file and moves it to `path`, so that readers see a whole file or none."""
         scratch = f"{path}.writing"
 
         def write() -> None:
@@ -78,14 +78,14 @@ class HadoopFiles:
         self._run(path, lambda: self._file_system.mkdirs(self._path(path)))
 
     def move(self, source: str, target: str) -> None:
-        """Moves one file, over an older one of that name where there is one."""
+        """Moves one file, and replaces an older one of that name."""
         if self.exists(target):
             self.delete(target)
         if not self._run(source, lambda: self._file_system.rename(self._path(source), self._path(target))):
             raise ArchiveFileError(f"cannot move {source} to {target}")
 
     def delete(self, path: str) -> None:
-        """Deletes a file or a whole directory; nothing happens when it is not there."""
+        """Deletes a file or a whole directory, if it exists."""
         self._run(path, lambda: self._file_system.delete(self._path(path), True))
 
     def _path(self, path: str) -> Any:

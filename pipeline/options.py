@@ -1,4 +1,4 @@
-"""What single words of the command line mean. Each function raises UsageError for what it cannot take."""
+"""Parses the values of the command line's options. Each function raises UsageError for an invalid value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipeline.errors import UsageError
 
 PORT_MAX = 65_535
 LOG_LEVELS = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
-# What the archive's files and its promise rest on, so that no setting may change it.
+# The archive's format and guarantees depend on these settings, so users cannot change them.
 FIXED_SETTINGS = frozenset(
     ("spark.sql.session.timeZone", "spark.sql.parquet.outputTimestampType", "spark.sql.sources.partitionColumnTypeInference.enabled")
 )
@@ -66,7 +66,7 @@ def seconds(text: str) -> float:
 
 
 def start_position(text: str) -> str | int:
-    """`earliest`, `latest`, or the milliseconds since 1970 of an ISO 8601 time, which is UTC when it says nothing else."""
+    """`earliest`, `latest`, or the milliseconds since 1970 of an ISO 8601 time, which is UTC if it has no offset."""
     if text in ("earliest", "latest"):
         return text
     try:
@@ -104,7 +104,7 @@ def _setting(text: str, fixed: frozenset[str]) -> tuple[str, str]:
 
 
 def _above_zero(text: str, value: float | None) -> float:
-    # Not a number, in both meanings, is not above 0 either.
+    # NaN is not above 0 either.
     if value is None or not 0 < value < math.inf:
         raise UsageError(f"{text} is not a number above 0")
     return value

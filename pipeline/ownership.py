@@ -1,8 +1,8 @@
-"""Keeps a second job from an archive: two that publish at once would replace or double each other's files.
+"""Refuses a second job on an archive: two jobs that publish at once would replace or duplicate each other's files.
 
-On a local disk the archive is locked for the life of the process, however that ends. Other file systems have no such lock: there a job
-leaves its name in the archive and looks before each publication whether that is still the one there. The job that started last goes on,
-the other ends without publishing. Between that look and the publication there is a moment in which both may pass.
+On a local disk the process holds a lock on the archive until it ends. Other file systems have no such lock: there a job writes its name
+into the archive, and checks before each publication that the name is still there. The job that started last continues, the other one ends
+without publishing. For a moment between the check and the publication both may pass.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OwnershipError(PipelineError):
 
 
 class Ownership:
-    """One job's hold of an archive."""
+    """One job's ownership of an archive."""
 
     def __init__(self, files: HadoopFiles, root: str) -> None:
         self._files = files
@@ -50,7 +50,7 @@ class Ownership:
             yield
 
     def check(self) -> None:
-        """Raises OwnershipError when another job has begun meanwhile."""
+        """Raises OwnershipError if another job has started since."""
         if not self._is_shared:
             return
         owner = self._files.read_text(self._path)
@@ -58,7 +58,7 @@ class Ownership:
             raise OwnershipError(f"{owner.partition(' ')[2]} archives into {self._root} now: this job ends, the other goes on")
 
     def _lock(self, path: Path, stack: contextlib.ExitStack) -> bool:
-        """False where the file system takes no locks."""
+        """False if the file system has no locks."""
         file = stack.enter_context(path.open("a+"))
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Turns Spark's progress reports into lines that a person can read."""
+"""Formats Spark's progress reports as lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class ProgressPrinter:
-    """Prints each batch once, however often its report is seen, and a total at the end."""
+    """Prints each batch once, even if its report comes several times, and a total at the end."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._print_line = say
@@ -24,7 +24,7 @@ class ProgressPrinter:
         return self._batches > 0
 
     def print_new(self, reports: Sequence[Any]) -> None:
-        """`reports` are the query's latest, oldest first; those without records (a wait for data) say nothing."""
+        """`reports` are the query's latest, oldest first. Those without records (a wait for data) are skipped."""
         for report in reports:
             if report["batchId"] <= self._last_batch_id or not report["numInputRows"]:
                 continue
@@ -51,7 +51,7 @@ def batch_line(report: Any) -> str:
 
 
 def offsets_behind(report: Any) -> int:
-    """How far the topics' ends, as the batch was planned, lie beyond the batch's end: summed over all partitions."""
+    """The distance from the batch's end to the topics' ends at the time of planning, summed over all partitions."""
     behind = 0
     for source in report["sources"]:
         end, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
@@ -60,8 +60,8 @@ def offsets_behind(report: Any) -> int:
 
 
 def _offsets(source_offset: Any) -> dict[tuple[str, str], int]:
-    """{"topic": {"0": 12}}, which Spark gives as an object or as its JSON text, by topic and partition. Nothing for what is
-    not known, which Spark gives in several ways: a batch that is run again has no latest offset.
+    """Offsets by topic and partition, from {"topic": {"0": 12}} as an object or as JSON text. Empty for unknown offsets, for which Spark
+    has several forms: a repeated batch has no latest offset.
     """
     if isinstance(source_offset, str):
         source_offset = json.loads(source_offset) if source_offset.startswith("{") else None

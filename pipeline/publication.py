@@ -1,18 +1,17 @@
-"""Puts one batch's files into an archive so that every reader sees each record at most once at any moment, and once in the end.
+"""Publishes one batch's files in an archive, so that every reader sees each record at most once at any moment, and once in the end.
 
-An archive is a folder of Parquet files that any reader may list at any time, without a table of contents:
+An archive is a folder of Parquet files that any reader may list at any time, without an index:
 
     topic=T/day=YYYY-MM-DD/batch-<id>-<plan>-<number>.parquet   what readers see
-    _staging/batch-<id>-<plan>-<attempt>/topic=T/day=…/…        what a run of a batch wrote; readers skip names with _
-    _staging/batch-<id>-<plan>                                  a small file with the name of the attempt that counts
-    _checkpoint/                                                Spark's own, unless it was told another place
+    _staging/batch-<id>-<plan>-<attempt>/topic=T/day=…/…        files of one attempt of a batch; readers skip names with _
+    _staging/batch-<id>-<plan>                                  a small file with the name of the chosen attempt
+    _checkpoint/                                                Spark's own, unless it has another place
 
-A batch is known by Spark's batch id and its plan, a digest of the offsets that the checkpoint gave it. It is published in
-three steps: Spark writes an attempt in a folder of its own (a driver that was killed may leave one that still writes);
-the decision for it is written in one move; its files are moved one by one to names that follow from the batch alone. A
-crash before the decision leaves nothing visible, and one after it leaves moves that the next run of the batch finishes.
-Only moves of single files need be atomic. When the checkpoint planned the batch anew (after a power cut took its end),
-what the old plan had published is removed first: a batch is replaced whole.
+A batch is identified by Spark's batch id and its plan, a digest of its offsets in the checkpoint. It is published in three steps. Spark
+writes an attempt in a folder of its own (executors of a killed driver may still write theirs). One move writes the decision for it. Then
+its files are moved one by one to names that depend only on the batch. A crash before the decision leaves nothing visible; after a later
+crash the next run of the batch finishes the moves. Only moves of single files need be atomic. If the checkpoint has planned the batch
+again (after a power cut took its end), the files of the old plan are removed first, so that a batch is replaced whole.
 
 One process at a time may publish into an archive (ownership.py).
 """
@@ -34,7 +33,7 @@ PUBLISHED_NAME = re.compile(r"/topic=([^/]+)/day=[^/]+/batch-(\d+)-[0-9a-f]+-\d+
 
 
 class PublicationError(PipelineError):
-    """The archive and its checkpoint do not belong together, or the archive was changed by someone else."""
+    """The archive and its checkpoint do not belong together, or another program has changed the archive."""
 
 
 class Publisher:
@@ -49,11 +48,11 @@ class Publisher:
         self._unsettled: Mapping[int, list[str]] = {}
 
     def open(self) -> Set[str]:
-        """Looks at what is published beyond the checkpoint's last batch: that one batch may have been cut short. Returns the topics of
-        all that is published up to it. Nothing is written.
+        """Checks that at most one batch is published beyond the checkpoint's last batch; that one may be incomplete. Returns the topics of
+        all published batches before it. Writes nothing.
 
-        Raises PublicationError when there is more than that, or when the checkpoint's last batch is missing: then the checkpoint is not
-        this archive's, or one of them is an older copy, and to go on would archive records twice, or leave some out.
+        Raises PublicationError if there are more, or if the checkpoint's last batch is missing: then the checkpoint belongs to another
+        archive, or one of them is an older copy, and the job would archive records twice, or leave some out.
         """
         committed = self._checkpoint.last_committed()
         unsettled: dict[int, list[str]] = {}
@@ -83,8 +82,8 @@ class Publisher:
         return topics
 
     def publish(self, batch_id: int, write: Callable[[str], None]) -> None:
-        """Makes the batch visible. `write(folder)` writes its rows there by topic and day; it is not called when a
-        killed run had decided on files for the same plan: those are what readers may have seen, and they are finished.
+        """Makes the batch visible. `write(folder)` writes its rows there by topic and day. It is not called if a killed run had decided on
+        files for the same plan: readers may have seen these, so their moves are finished.
         """
         batch = f"{_batch_prefix(batch_id)}{self._checkpoint.plan_digest(batch_id)}"
         decision = f"{self._staging}/{batch}"
@@ -99,7 +98,7 @@ class Publisher:
         self._clean_staging(keep=batch)
 
     def _has_decided(self, batch_id: int) -> bool:
-        """A batch's decision stays until the next batch has one."""
+        """Whether the batch has a decision. It stays until the next batch has one."""
         prefixes = (_batch_prefix(batch_id), _batch_prefix(batch_id + 1))
         return any(name.startswith(prefixes) for name in self._files.names(self._staging))
 
@@ -118,8 +117,8 @@ class Publisher:
                     self._files.move(f"{folder}/{name}", f"{target}/{batch}-{_task_number(name)}.parquet")
 
     def _clean_staging(self, keep: str) -> None:
-        """Drops every attempt, whose files were moved or do not count, and the decisions of older batches. This batch's decision, `keep`,
-        stays until the next one: Spark may run the batch once more when it is killed before it has noted the end."""
+        """Removes all attempts (the chosen one's files were moved) and the decisions of older batches. This batch's decision, `keep`, stays
+        until the next one: if Spark is killed before it has noted the batch's end, it runs the batch again."""
         for name in self._files.names(self._staging):
             if name != keep:
                 self._files.delete(f"{self._staging}/{name}")

@@ -1,7 +1,7 @@
 """Writes an archive back into a topic: `barnabas pipeline replay`.
 
-Key, value, headers, partition and the order within each partition are kept; timestamps are new. At least once: a run that
-is repeated, or a Spark task that is, writes its records again.
+Key, value, headers, partition and the order within each partition are kept; timestamps are new. Replay is at least once: a repeated run, or
+a repeated Spark task, writes its records again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ReplayError(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class ReplayJob:
-    """Which archive to write to which topic."""
+    """The archive, and the topic to write to."""
 
     source: str
     source_topic: str
@@ -46,7 +46,7 @@ def replay(spark: SparkSession, job: ReplayJob, *, say: Callable[[str], None]) -
         raise ReplayError(f"{job.source} holds no records of topic {job.source_topic}")
     with TopicAdmin(spark, job.bootstrap_servers, job.producer_properties) as admin:
         partitions = admin.partition_count(job.topic)
-        # Each of Spark's tasks connects anew, when a bootstrap server may be away.
+        # Each of Spark's tasks connects by itself, when a bootstrap server may be down.
         servers = joined_servers(job.bootstrap_servers, admin.brokers())
     if last_partition >= partitions:
         raise ReplayError(f"topic {job.topic} has {partitions} partitions, and the archive's records need {last_partition + 1}")

@@ -18,16 +18,16 @@ from pipeline.connector import connector_settings, default_cache_dir, jar_settin
 from pipeline.driver import Driver
 from pipeline.errors import PipelineError
 
-# What the archive's files need, whatever the cluster's own defaults are.
+# The archive's format needs these, even if the cluster has other defaults.
 JOB_SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, is deprecated and has no unit
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # a topic named 007 stays one
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.streaming.stopTimeout": "5s",  # without a limit, a job waits a minute for brokers that are away before it stops
+    "spark.sql.streaming.stopTimeout": "5s",  # without a limit, a job waits a minute for brokers that do not answer before it stops
 }
 LOG_SETTINGS_FILE = Path(__file__).with_name("log4j2.properties")
-# A local session serves nobody else: no web page, and no question to DNS what this machine is called.
+# A local session has one user: it needs no web page, and no DNS lookup of this machine's name.
 LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -35,12 +35,12 @@ LOCAL_SETTINGS: Mapping[str, str] = {
 }
 
 
-# The level of LOG_SETTINGS_FILE. Spark announces every level that it is told to set, so this one it is not told.
+# The level of LOG_SETTINGS_FILE. Spark prints a line for every level that is set, so this one is not set.
 SILENT = "OFF"
 OLDEST_JAVA = 17
 JAVA_TIMEOUT_S = 20.0
 INSTALL_JAVA = "sudo apt-get install -y openjdk-17-jre-headless"
-# What stands around the sentence that a person looks for: [CONDITION], Java class names, the query's ids, SQLSTATE.
+# The parts of a message around its sentence: [CONDITION], Java class names, the query's ids, SQLSTATE.
 _NOISE = re.compile(
     r"Query \[[^]]*\] terminated with exception: |\[[A-Z_.]+\]\s*|(?:[\w$]+\.)+[\w$]+(?:Exception|Error):\s*|\s+SQLSTATE: \w+$"
 )
@@ -60,8 +60,8 @@ def open_session(
     cache_dir: Path | None = None,
     driver: Driver | None = None,
 ) -> SparkSession:
-    """A session on `master` with the Kafka connector in it. The connector is fetched unless `jars` holds it. `driver` is the caller's to
-    end; without one, Java ends with this process."""
+    """A session on `master` with the Kafka connector. The connector is fetched unless `jars` has it. The caller ends `driver`; without one,
+    Java ends with this process."""
     cache = cache_dir or default_cache_dir()
     require_java(os.environ)
     connector = jar_settings(jars) if jars else connector_settings(pyspark.__version__, cache)
@@ -81,8 +81,7 @@ def open_session(
 
 
 def require_java(environ: Mapping[str, str]) -> None:
-    """Raises SessionError where Spark's scripts would find no Java, or one that is too old: they look at JAVA_HOME alone if it is set, else
-    at the PATH."""
+    """Raises SessionError if Spark's scripts would find no Java, or one that is too old. They use JAVA_HOME if it is set, else the PATH."""
     home = environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin" if home else environ.get("PATH", ""))
     if java is None and home:
@@ -95,16 +94,16 @@ def require_java(environ: Mapping[str, str]) -> None:
 
 
 def _java_version(java: str) -> int | None:
-    """The major version, for example 17; None when it does not tell."""
+    """The major version, for example 17. None if it cannot be read."""
     try:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, check=False).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.search(r'version "(?:1\.)?(\d+)', shown)  # Java 8 calls itself 1.8
+    match = re.search(r'version "(?:1\.)?(\d+)', shown)  # Java 8 prints 1.8
     return int(match[1]) if match else None
 
 
 def one_sentence(text: str) -> str:
-    """The first line of what Spark or a Java exception says, without what is for machines."""
+    """The first line of a message of Spark or of a Java exception, without class names and ids."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return _NOISE.sub("", line)

@@ -1,11 +1,11 @@
-"""Keeps an archive to what it is an archive of: `_subscription.json` in its folder, beside the checkpoint.
+"""Checks that a job's cluster and topics are the archive's: `_subscription.json` in the archive, beside the checkpoint.
 
-Spark's checkpoint takes any topics of any cluster at any start, plans a batch with them and only then fails, so that no later run gets
-past the plan; or it does not fail, and other records come to stand at positions that the archive has, or records come twice. So the
-cluster, the checkpoint and the identity of each topic are noted before a batch with them is published, and compared before each run and
-each publication. Topics may be added: Spark reads a topic that its last plan does not hold from the earliest offset.
+Spark's checkpoint accepts any topics of any cluster at any start. It plans a batch with them and only then fails, so that every later run
+fails too. Or it does not fail, and the archive gets other records for the same offsets, or the same records twice. So the cluster, the
+checkpoint and the id of each topic are noted before a batch with them is published, and compared before each run and each publication.
+Topics may be added: Spark reads a topic that its last plan does not have from the earliest offset.
 
-An archive that has no such file yet gets one, from what its checkpoint and its folders hold.
+An archive without this file gets one, made from its checkpoint and its folders.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from pipeline.options import topic_names
 
 FILE = "_subscription.json"
 VERSION = 1
-NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of every topic, from brokers that know no ids
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # the id of every topic, from brokers without topic ids
 WAY_OUT = "archive to another folder"
 
 
 class SubscriptionError(PipelineError):
-    """The job does not go with the archive; nothing was written."""
+    """The job does not match the archive. Nothing was written."""
 
 
 class Cluster(Protocol):
-    """What is asked of the brokers."""
+    """The questions to the brokers."""
 
     def cluster_id(self) -> str | None: ...
 
     def topic_ids(self, topics: Sequence[str]) -> Mapping[str, str]:
-        """Of those that exist."""
+        """The ids of the topics that exist."""
 
     def earliest_offsets(self, topic: str) -> Mapping[int, int]: ...
 
     def matching(self, pattern: str, topics: Sequence[str]) -> Set[str]:
-        """Those whose whole names match, in Java's syntax."""
+        """The topics whose whole names match, in Java's syntax."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """The file's content. What is None was not known yet, or is not told by brokers of that age."""
+    """The file's content. A field is None if it was not known yet, or if the brokers are too old to have it."""
 
     option: str
     value: str
@@ -57,7 +57,7 @@ class Note:
 
 
 class Subscription:
-    """What one job archives, held against what the archive has. Owns FILE."""
+    """Compares one job with the archive. Owns FILE."""
 
     def __init__(self, files: HadoopFiles, root: str, checkpoint: Checkpoint, cluster: Cluster, subscription: tuple[str, str]) -> None:
         """`subscription` is one of Spark's options subscribe and subscribePattern with its value."""
@@ -70,7 +70,7 @@ class Subscription:
         self._note = Note(self._option, self._value)
 
     def recall(self) -> None:
-        """Reads what was noted. Raises SubscriptionError when that is another checkpoint or cluster than this job's."""
+        """Reads FILE. Raises SubscriptionError if it has another checkpoint or cluster than this job."""
         noted = self._read()
         if noted is not None:
             self._note = noted
@@ -78,11 +78,11 @@ class Subscription:
             self._require_same_cluster()
 
     def open(self, *, published: Set[str], allow_data_loss: bool) -> None:
-        """Compares this job's topics with the archive's, and notes what is new. `published` are the topics of the batches that the
-        checkpoint has committed.
+        """Compares this job's topics with the archive's, and notes new ones. `published` are the topics of the checkpoint's committed
+        batches.
 
-        Raises SubscriptionError, with nothing written, for a job that would ruin the archive or that Spark would refuse once its plan
-        is written.
+        Raises SubscriptionError, with nothing written, for a job that would damage the archive, or that Spark would refuse after it has
+        written its plan.
         """
         known = self._checkpoint.topics_at(self._checkpoint.last_planned())
         self._require_covered(known, allow_data_loss=allow_data_loss)
@@ -96,9 +96,9 @@ class Subscription:
         self._keep(sorted(known))
 
     def confirm(self, batch_id: int) -> None:
-        """Called when a batch has been read and nothing of it is visible: the records are of the topics that they claim to be of.
+        """Called when a batch has been read and is not visible yet: checks that its records are from the noted topics.
 
-        Raises SubscriptionError when a topic was deleted and made again since, which gives its offsets to other records.
+        Raises SubscriptionError if a topic was deleted and created again since, because its offsets are those of other records then.
         """
         topics = sorted(self._checkpoint.topics_at(batch_id))
         self._require_same_cluster()
@@ -117,7 +117,7 @@ class Subscription:
             raise SubscriptionError(f"{self._path} is damaged ({e}); without it, it is made anew from the checkpoint") from e
 
     def _keep(self, topics: Sequence[str]) -> None:
-        """Notes the subscription, the topics' identities and what else is known by now; an id that is known is not forgotten."""
+        """Notes the subscription, the topics' ids and the cluster. Known ids are kept."""
         ids = {topic: id for topic, id in self._cluster.topic_ids(topics).items() if id != NO_ID or topic not in self._note.topic_ids}
         note = replace(
             self._note,
@@ -148,7 +148,7 @@ class Subscription:
     def _require_covered(self, known: Set[str], *, allow_data_loss: bool) -> None:
         left_out = sorted(known - set(self._covered(sorted(known))))
         if allow_data_loss:
-            # What was deleted cannot be named.
+            # A deleted topic cannot be in the subscription.
             existing = self._cluster.topic_ids(left_out)
             left_out = [topic for topic in left_out if topic in existing]
         if left_out:
@@ -168,7 +168,7 @@ class Subscription:
                 )
 
     def _require_placed(self, published: Set[str]) -> None:
-        """The checkpoint forgets a topic that was left out for a batch. Spark would read it from its beginning."""
+        """Refuses a topic that the checkpoint has dropped, because a batch was without it: Spark would read it from its beginning."""
         doubled = self._covered(sorted(published))
         if doubled:
             raise SubscriptionError(
@@ -193,7 +193,8 @@ class Subscription:
             raise SubscriptionError(f"{_listed(gone)} was deleted from the cluster; --allow-data-loss goes on without it")
 
     def _require_whole_topics(self, known: Set[str]) -> None:
-        """Spark plans a batch with an added topic whose first records are gone, then fails it. A pattern's additions it finds itself."""
+        """Refuses an added topic whose first records were deleted: Spark would plan a batch with it, then fail. Spark itself finds the
+        topics that a pattern adds."""
         if self._option != "subscribe" or not known:
             return
         for topic in sorted(set(topic_names(self._value)) - known):

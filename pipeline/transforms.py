@@ -1,4 +1,4 @@
-"""Pure DataFrame functions: no reading, no writing, no session, no clock; nothing here runs Python on an executor."""
+"""Pure DataFrame functions: they read nothing, write nothing, and use no session and no clock. No Python code runs on an executor."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ LAYOUT_COLUMNS = ("topic", "day")
 
 
 def with_day(records: DataFrame) -> DataFrame:
-    """Adds `day`, the UTC day of the record's timestamp, whatever the session's time zone is."""
+    """Adds `day`, the UTC day of the record's timestamp, for any time zone of the session."""
     return records.withColumn("day", F.date_from_unix_date(F.floor(F.unix_millis("timestamp") / DAY_MS).cast("int")))
 
 
 def archive_rows(records: DataFrame) -> DataFrame:
-    """The rows of the Kafka source as they are archived: the columns that last, and the two that name the folders."""
+    """The archive's rows from those of the Kafka source: the archived columns, and the two that name the folders."""
     return with_day(records).select(*LAYOUT_COLUMNS, *ARCHIVE_COLUMNS)
 
 
 def in_archive_order(rows: DataFrame, *, tasks_limit: int) -> DataFrame:
-    """At most `tasks_limit` tasks, the rows of each by topic, day, partition and offset: so each file that one writes is sorted.
+    """At most `tasks_limit` tasks. The rows of each are sorted by topic, day, partition and offset, and so is each file that it writes.
 
-    Tasks are merged, not shuffled: the source reads a partition's range in one task, and its records never leave it.
+    Tasks are merged and not shuffled: the source reads a partition's range in one task, and its records stay in it.
     """
     return rows.coalesce(tasks_limit).sortWithinPartitions(*LAYOUT_COLUMNS, "partition", "offset")
 
@@ -33,6 +33,6 @@ def of_topic(rows: DataFrame, topic: str) -> DataFrame:
 
 
 def sink_rows(rows: DataFrame, *, topic: str) -> DataFrame:
-    """Archived rows as the Kafka sink takes them: to their old partitions, those of one partition in one task, by offset."""
+    """Rows for the Kafka sink from archived ones: with their old partitions, each partition in one task, sorted by offset."""
     ordered = rows.repartition("partition").sortWithinPartitions("partition", "offset")
     return ordered.select(F.lit(topic).alias("topic"), "partition", "key", "value", "headers")

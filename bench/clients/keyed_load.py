@@ -1,8 +1,8 @@
-"""Keyed records of 1 KB for a compacted topic, and what of them a reader finds.
+"""Keyed records of 1 KB for a compacted topic: two producers, and a reader that finds the last record of each key.
 
-A record's value begins with its number, and both producers keep the last number of each key in a file: `fill` writes as fast as it
-goes, `pace` on a schedule, while it reads the topic's end, until its stdin is closed. `read` reads the whole partition and writes what it
-found to a file in the same form. `python -m bench.clients.keyed_load fill --port 9092 --topic t --records 1000000 --keys 1000 --file F`
+A record's value begins with its number, and both producers keep the last number of each key in a file. `fill` writes as fast as possible.
+`pace` writes on a schedule and reads the topic's end, until its stdin is closed. `read` reads the whole partition and writes the last
+numbers to a file in the same format. `python -m bench.clients.keyed_load fill --port 9092 --topic t --records 1000000 --keys 1000 --file F`
 prints one JSON line.
 """
 
@@ -29,7 +29,7 @@ VALUE_SIZE = 1_000
 NUMBER_SIZE = 10  # digits of keys and of record numbers
 RECORDS_PER_BATCH = 16  # batch.size of Java's producer is 16 KB
 IN_FLIGHT = 64
-BURST_MAX = 64  # requests that are overdue, before answers are taken: a broker does not read on from a client that takes none
+BURST_MAX = 64  # overdue requests before the client reads responses: a broker stops reading from a client that reads none
 FETCH_BYTES = 4 * 1024 * 1024
 FETCH_WAIT_MS = 200
 NEVER = -1  # the number of a key without a record

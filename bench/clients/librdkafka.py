@@ -1,7 +1,7 @@
 """The librdkafka of the confluent-kafka wheel by ctypes: only what a load needs, with a few foreign calls per thousand records.
 
-confluent-kafka makes a Python object of every record and is then what the measurement measures. Here records are handed over in
-arrays, delivery reports are counted per batch, and fetched records are taken away by a C function.
+confluent-kafka makes a Python object of every record, which would be most of the measurement. Here records are passed in arrays, delivery
+reports are counted per batch, and a C function takes fetched records.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class BatchProducer(_Client):
             return 0
         try:
             if _library.rd_kafka_event_type(event) == _EVENT_ERROR:
-                return 0  # the library retries; whoever waits has a limit of its own
+                return 0  # the library retries, and the caller has its own time limit
             count: int = _library.rd_kafka_event_message_count(event)
             message = _library.rd_kafka_event_message_next(event)  # all messages of one report share one outcome
             if message and message.contents.error:

@@ -1,8 +1,8 @@
 """librdkafka as a load: produces or consumes a number of records as fast as it goes and prints one JSON line.
 
 `python -m bench.clients.librdkafka_load produce --port 9092 --topic t --records 1000000 --size 1000`
-Run in a process of its own, so that its CPU time is the client's. With `--broker-pid` it also reads what the broker
-used within exactly the measured span.
+It runs in a process of its own, so that its CPU time is the client's. With `--broker-pid` it also reads the broker's CPU within exactly the
+measured span.
 """
 
 from __future__ import annotations

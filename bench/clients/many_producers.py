@@ -1,4 +1,4 @@
-"""Many connections, each with one small Produce request in flight: what they get together, and how long each waits.
+"""Many connections, each with one small Produce request in flight: their total throughput and the latencies.
 
 One thread serves them all by epoll, so that a thousand connections cost the client little more than one.
 `python -m bench.clients.many_producers --port 9092 --topic t --connections 64 --requests 20000` prints one JSON line.

@@ -1,7 +1,7 @@
-"""A producer at a fixed rate whose latencies count from the schedule, not from the send: a stall delays every request behind it, and shows.
+"""A producer at a fixed rate whose latencies count from the schedule, not from the send, so that a stall shows in all requests behind it.
 
-Each request is one record, or one batch of `--records`, sent at its scheduled time however many are unanswered. With `--end-to-end` a
-second connection long-polls Fetch and the latency is that of the record's arrival there.
+Each request is one record, or one batch of `--records`, and is sent at its scheduled time, however many requests are unanswered. With
+`--end-to-end` a second connection long-polls Fetch, and the latency is that of the record's arrival there.
 `python -m bench.clients.open_loop --port 9092 --topic t --rate 5000` prints one JSON line. The topic must be new: the record's offset
 tells which request it was.
 """

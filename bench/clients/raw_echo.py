@@ -1,8 +1,8 @@
-"""What the platform gives for one small request at a time: uvloop, a recv, a pwrite and a send, and no broker at all.
+"""The platform's limit for one small request at a time: uvloop, a recv, a pwrite and a send, without a broker.
 
-The server is what is left of a broker when protocol, log and purgatory are taken out: each read of a request is written to a file and
-answered with as many bytes as a Produce response has; once by a loop that sleeps between requests, once by one that stays awake for the
-next as the broker does. `python -m bench.clients.raw_echo --file PATH` forks it and prints one JSON line.
+The server writes each request to a file and answers with as many bytes as a Produce response has. It is measured twice: with a loop that
+sleeps between requests, and with one that polls for the next request as the broker does. `python -m bench.clients.raw_echo --file PATH`
+forks the server and prints one JSON line.
 """
 
 from __future__ import annotations

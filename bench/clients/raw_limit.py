@@ -1,7 +1,7 @@
-"""What the platform gives without a broker: bytes over loopback into a file by recv and pwrite, and from a file by sendfile.
+"""The platform's limit without a broker: bytes over loopback into a file by recv and pwrite, and from a file by sendfile.
 
 A broker that stores and serves bytes cannot be faster than this. `python -m bench.clients.raw_limit --megabytes 2000 --file PATH` forks
-the side that stands for the broker, so that its CPU time is counted alone, and prints one JSON line.
+the broker's side, so that its CPU time is counted alone, and prints one JSON line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A producer that costs next to nothing itself: pre-encoded Produce v7 requests of 50-byte records over one connection.
+"""A producer with almost no cost of its own: pre-encoded Produce v7 requests of 50-byte records over one connection.
 
 Lock-step (one request in flight) shows latency; pipelined (64 in flight) shows the broker's cost a request. Only the correlation id
 differs between requests, so the client's share of the CPU is a `send` and a `recv`; with `--idempotence` each request has its own

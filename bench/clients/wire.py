@@ -1,6 +1,6 @@
 """A blocking Kafka client of one connection: requests are the project's own declared messages, one in flight.
 
-For what the measurements prepare and count (topics, offsets, producer ids, group members), not for load.
+It is for the preparation and the counts of measurements (topics, offsets, producer ids, group members), not for load.
 """
 
 from __future__ import annotations
