@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -68,13 +69,13 @@ def open_log(
 class LogOpener:
     """See the module's docstring. Owner: one LogManager, whose logs share these settings."""
 
-    __slots__ = ("_open_segments", "_random", "disk", "producer_id_expiration_ms")
+    __slots__ = ("_open_log", "_random", "disk", "producer_id_expiration_ms")
 
     def __init__(self, *, random_source: Random, producer_id_expiration_ms: int, open_segments: OpenSegments, disk: Disk) -> None:
         self.disk = disk
         self._random = random_source
         self.producer_id_expiration_ms = producer_id_expiration_ms
-        self._open_segments = open_segments
+        self._open_log = partial(open_log, random_below=random_source.randrange, open_segments=open_segments, disk=disk)
 
     def draw_hex(self) -> str:
         """Returns random hex digits that make a directory's name unique."""
@@ -86,24 +87,20 @@ class LogOpener:
             self.disk.mkdir(path)
         # Bound to its topic before the first batch; durable with the log's first flush.
         write_partition_metadata(path, topic_id, fsync=False, disk=self.disk)
-        log = self._open(path, topic, partition, topic_id, config, now_ms)
+        log = self._open_log(
+            path, topic, partition, topic_id, config, now_ms=now_ms, producer_id_expiration_ms=self.producer_id_expiration_ms
+        )
         log.note_created()
         return log
 
     def open(self, directory: LogDirectory, key: TopicPartition, path: Path, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
         """Opens the log at `path`, in a log directory whose checkpoints were just read. StorageError when it cannot be read."""
         checkpoints = directory.checkpoints
-        log = self._open(
-            path,
-            key.topic,
-            key.partition,
-            topic_id,
-            config,
-            now_ms,
-            log_start_offset=checkpoints.log_start_offsets.get(key, 0),
-            recovery_point=checkpoints.recovery_points.get(key, 0),
-            was_clean_stop=directory.was_clean_stop,
-        )
+        log = self._open_log(
+            path, key.topic, key.partition, topic_id, config, now_ms=now_ms,
+            producer_id_expiration_ms=self.producer_id_expiration_ms, was_clean_stop=directory.was_clean_stop,
+            log_start_offset=checkpoints.log_start_offsets.get(key, 0), recovery_point=checkpoints.recovery_points.get(key, 0),
+        )  # fmt: skip
         if config.flush_messages == 1 and log.has_unflushed:
             # The records that an unclean stop left were mostly acknowledged as durable, so they count as durable from the start. Otherwise
             # the leader's high watermark would go back: consumers would miss records that they have seen, and coordinators commits that
@@ -124,32 +121,3 @@ class LogOpener:
         except CorruptFileError as error:
             logger.warning("ignored: %s", error)
             return None
-
-    def _open(
-        self,
-        path: Path,
-        topic: str,
-        partition: int,
-        topic_id: bytes,
-        config: LogConfig,
-        now_ms: int,
-        *,
-        log_start_offset: int = 0,
-        recovery_point: int = 0,
-        was_clean_stop: bool = False,
-    ) -> Log:
-        return open_log(
-            path,
-            topic,
-            partition,
-            topic_id,
-            config,
-            now_ms=now_ms,
-            log_start_offset=log_start_offset,
-            recovery_point=recovery_point,
-            was_clean_stop=was_clean_stop,
-            random_below=self._random.randrange,
-            producer_id_expiration_ms=self.producer_id_expiration_ms,
-            open_segments=self._open_segments,
-            disk=self.disk,
-        )
