@@ -290,7 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         are_all_read = [_print(path, options.print_data_log) for given in options.paths for path in _files(given)]
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads it has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it, as `head` does
         with suppress(BrokenPipeError):
             sys.stdout.close()  # else the interpreter's end would try to write the rest
         return 0
