@@ -24,6 +24,8 @@ class ListenerKind(Enum):
 CLIENT = (ListenerKind.CLIENT,)
 CONTROLLER = (ListenerKind.CONTROLLER,)
 BOTH = CLIENT + CONTROLLER
+UNSERVED: tuple[ListenerKind, ...] = ()
+"""Declared, and served by no listener yet."""
 
 
 class Api:
@@ -109,6 +111,11 @@ DECLARED: dict[int, Api] = {
         Api(21, "DeleteRecords", "produce_fetch", "delete_records", (0, 2), flexible=2),
         Api(22, "InitProducerId", "produce_fetch", "init_producer_id", (0, 5), flexible=2),
         Api(23, "OffsetForLeaderEpoch", "produce_fetch", "offset_for_leader_epoch", (2, 4), flexible=4),
+        Api(24, "AddPartitionsToTxn", "transactions", "add_partitions_to_txn", (0, 5), flexible=3, listeners=UNSERVED),
+        Api(25, "AddOffsetsToTxn", "transactions", "add_offsets_to_txn", (0, 4), flexible=3, listeners=UNSERVED),
+        Api(26, "EndTxn", "transactions", "end_txn", (0, 5), flexible=3, listeners=UNSERVED),
+        Api(27, "WriteTxnMarkers", "transactions", "write_txn_markers", (1, 2), flexible=1, listeners=UNSERVED),
+        Api(28, "TxnOffsetCommit", "transactions", "txn_offset_commit", (0, 5), flexible=3, listeners=UNSERVED),
         Api(29, "DescribeAcls", "cluster", "describe_acls", (1, 3), flexible=2, listeners=BOTH),
         Api(30, "CreateAcls", "cluster", "create_acls", (1, 3), flexible=2, listeners=BOTH),
         Api(31, "DeleteAcls", "cluster", "delete_acls", (1, 3), flexible=2, listeners=BOTH),
@@ -136,6 +143,8 @@ DECLARED: dict[int, Api] = {
         Api(62, "BrokerRegistration", "controller", "broker_registration", (0, 4), flexible=0, listeners=CONTROLLER),
         Api(63, "BrokerHeartbeat", "controller", "broker_heartbeat", (0, 2), flexible=0, listeners=CONTROLLER),
         Api(64, "UnregisterBroker", "cluster", "unregister_broker", (0, 0), flexible=0, listeners=BOTH),
+        Api(65, "DescribeTransactions", "transactions", "describe_transactions", (0, 0), flexible=0, listeners=UNSERVED),
+        Api(66, "ListTransactions", "transactions", "list_transactions", (0, 2), flexible=0, listeners=UNSERVED),
         Api(67, "AllocateProducerIds", "controller", "allocate_producer_ids", (0, 0), flexible=0, listeners=CONTROLLER),
         Api(68, "ConsumerGroupHeartbeat", "groups", "consumer_group_heartbeat", (0, 1), flexible=0),
         Api(69, "ConsumerGroupDescribe", "groups", "consumer_group_describe", (0, 1), flexible=0),

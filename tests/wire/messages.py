@@ -11,7 +11,15 @@ from typing import Any
 from protocol.apis import DECLARED
 from protocol.schema import Field, FieldType, Kind, Message, schema_of
 
-STORED_MODULES = ("metadata_records", "group_records", "control_records", "voters_record", "consumer_protocol", "producer_snapshot")
+STORED_MODULES = (
+    "metadata_records",
+    "group_records",
+    "transaction_records",
+    "control_records",
+    "voters_record",
+    "consumer_protocol",
+    "producer_snapshot",
+)
 
 _INTEGER_RANGES = {
     "b": (-(2**7), 2**7 - 1),
