@@ -45,12 +45,15 @@ class CoordinatorResult(NamedTuple):
     """The result of an operation on a coordinator's state: records to append, and callbacks.
 
     The records are replayed when they are appended. `on_replayed` is called then, to set up soft state; it writes nothing.
-    `on_committed(NONE)` says that the records are committed. An error says that they were not appended, or that their fate is unknown.
+    `on_committed(NONE)` says that the records are committed. An error says that they were not appended, or that their fate is unknown:
+    the write timeout may have passed. `on_outcome` is called exactly once, after `on_committed`, when the records' fate is known: with
+    NONE when they are committed, with an error when they were refused or lost, or the shard has ended. The write timeout does not call it.
     """
 
     records: list[CoordinatorRecord]
     on_committed: Callable[[ErrorCode], None]
     on_replayed: Callable[[], None] | None = None
+    on_outcome: Callable[[ErrorCode], None] | None = None
 
 
 class UnknownRecordTypeError(Exception):

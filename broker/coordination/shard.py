@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -101,13 +101,15 @@ class _Chunks:
 
 
 class _Write:
-    """An append in flight, or, without changes, a wait for the appends before it. The log, the clock or the shard's end completes it,
-    once."""
+    """An append in flight, or, without changes, a wait for the appends before it.
 
-    __slots__ = ("_on_committed", "changes", "is_appended", "is_completed", "outcome", "timer")
+    The log, the clock or the shard's end completes it, once. The log or the shard's end ends it, once, and completes it too."""
 
-    def __init__(self, on_committed: OnCommitted) -> None:
+    __slots__ = ("_on_committed", "_on_outcome", "changes", "is_appended", "is_completed", "outcome", "timer")
+
+    def __init__(self, on_committed: OnCommitted, on_outcome: OnCommitted | None = None) -> None:
         self._on_committed = on_committed
+        self._on_outcome = on_outcome
         self.changes: Sequence[Change] = ()
         self.is_appended = False
         self.is_completed = False
@@ -115,17 +117,29 @@ class _Write:
         """The outcome that the log reported."""
         self.timer: Timer | None = None
 
+    def end(self, error: ErrorCode) -> None:
+        """Its fate is known. The answer comes first: what follows from a commit may take longer."""
+        self.complete(error)
+        on_outcome, self._on_outcome = self._on_outcome, None
+        if on_outcome is not None:
+            _tell(on_outcome, error)
+
     def complete(self, error: ErrorCode) -> None:
-        """Call the callback. Its exception is logged, so that the writes behind this one are completed too."""
+        """Call the callback, unless that was done."""
         if self.is_completed:
             return
         self.is_completed = True
         if self.timer is not None:
             self.timer.cancel()
-        try:
-            self._on_committed(error if error is ErrorCode.NONE else RESPONSE_ERRORS.get(error, error))
-        except Exception:
-            log.exception("an answer that waited for its commit failed")
+        _tell(self._on_committed, error)
+
+
+def _tell(callback: OnCommitted, error: ErrorCode) -> None:
+    """Call the callback. Its exception is logged, so that the writes behind this one are completed too."""
+    try:
+        callback(error if error is ErrorCode.NONE else RESPONSE_ERRORS.get(error, error))
+    except Exception:
+        log.exception("a callback that waited for a commit failed")
 
 
 class Shard(Generic[Machine]):
@@ -177,7 +191,7 @@ class Shard(Generic[Machine]):
         A client that waits longer than the write timeout gets REQUEST_TIMED_OUT. The records still take effect if they are committed later.
         """
         assert self.is_active, "only an active shard writes"
-        write = _Write(result.on_committed)
+        write = _Write(result.on_committed, result.on_outcome)
         if not result.records:
             write.outcome = ErrorCode.NONE
             self._await_commit(write)
@@ -188,13 +202,13 @@ class Shard(Generic[Machine]):
         except ValueError as e:
             # A name is longer than a stored string may be. Kafka fails the request in the same way.
             self._limited_log.error("unencodable record", "partition %d: a record cannot be encoded: %s", self.partition, e)
-            write.complete(ErrorCode.UNKNOWN_SERVER_ERROR)
+            write.end(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         self._log.append(self.partition, records, lambda error: self._note_outcome(write, error))
         if write.outcome not in (None, ErrorCode.NONE):
-            write.complete(write.outcome)
+            write.end(write.outcome)
         elif not self.is_active:
-            write.complete(ErrorCode.NOT_COORDINATOR)  # the append cost this broker its leadership
+            write.end(ErrorCode.NOT_COORDINATOR)  # the append cost this broker its leadership
         else:
             self._replay_appended(write, result)
 
@@ -218,12 +232,36 @@ class Shard(Generic[Machine]):
 
     def _await_commit(self, write: _Write) -> None:
         """Complete the write when it is committed and no write before it waits, which may be now."""
+        if self._is_ended_at_once(write):
+            return
+        write.timer = self._clock.call_later(self._write_timeout_ms, write.complete, ErrorCode.REQUEST_TIMED_OUT)
+
+    def _is_ended_at_once(self, write: _Write) -> bool:
+        """Whether the write is committed and no write before it waits. Otherwise it waits now."""
         write.is_appended = True
         if write.outcome is not None and not self._writes:
-            write.complete(write.outcome)
-            return
+            write.end(write.outcome)
+            return True
         self._writes.append(write)
-        write.timer = self._clock.call_later(self._write_timeout_ms, write.complete, ErrorCode.REQUEST_TIMED_OUT)
+        return False
+
+    def when_committed(self, callback: OnCommitted) -> None:
+        """Call `callback` with NONE when all that was written up to now, or was read at the load, is committed; at once if it is.
+
+        With an error if that cannot be known, for the shard has ended. There is no timeout."""
+        if not self.is_active:
+            callback(ErrorCode.NOT_COORDINATOR)
+            return
+        write = _Write(callback)
+        write.outcome = ErrorCode.NONE
+        self._is_ended_at_once(write)
+
+    def is_committed(self, mapping: Mapping[Any, Any], key: Any) -> bool:
+        """Whether what a dict holds for this key is committed. The timeline changes the dict.
+
+        It is not while a write of it is in flight, nor while a shard that the write timeout has activated has read it from the log's
+        uncommitted end."""
+        return self.timeline.is_committed(mapping, key)
 
     def _note_outcome(self, write: _Write, error: ErrorCode) -> None:
         write.outcome = error
@@ -236,7 +274,7 @@ class Shard(Generic[Machine]):
         while self._writes and self._writes[0].outcome is not None:
             finished = self._writes.popleft()
             self.timeline.commit(finished.changes)
-            finished.complete(ErrorCode.NONE)
+            finished.end(ErrorCode.NONE)
 
     def run(self, result: CoordinatorResult | None) -> None:
         """Write an operation's result, if there is one."""
@@ -364,6 +402,7 @@ class Shard(Generic[Machine]):
         self._limited_log.warning("lost write", "partition %d: a write was lost: %s; its state is dropped", self.partition, error.name)
         write.complete(error)
         self._end(ShardState.FAILED)
+        write.end(error)
         self._on_failed(self)
 
     def _end(self, state: ShardState) -> None:
@@ -374,7 +413,7 @@ class Shard(Generic[Machine]):
         self.is_active = False
         writes, self._writes = self._writes, deque()
         for write in writes:
-            write.complete(ErrorCode.NOT_COORDINATOR)
+            write.end(ErrorCode.NOT_COORDINATOR)
         self.machine.on_unloaded()
         self.timers.cancel_all()
         self._waiting_for_load.clear()

@@ -93,6 +93,11 @@ class Timeline:
         before = self._before.get(id(mapping)) if self._before else None
         return mapping if before is None else _Committed(mapping, before)
 
+    def is_committed(self, mapping: Mapping[Key, Value], key: Key) -> bool:
+        """Whether no write in flight changed what the dict holds, or held, for this key."""
+        before = self._before.get(id(mapping)) if self._before else None
+        return before is None or key not in before
+
     def committed_values(self, mapping: dict[Key, Value]) -> list[Value]:
         """The committed values of a dict that may be large."""
         view = self.committed(mapping)
