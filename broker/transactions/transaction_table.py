@@ -1,0 +1,92 @@
+"""TransactionTable: the transactional ids of one shard, as written and as committed.
+
+Owned by a TransactionCoordinatorShard. Only replay changes it, through the shard's timeline. An id is either open, with a Transaction, or
+at rest, with 42 bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.transactions.state import RESTING
+from broker.transactions.transaction import NO_PRODUCER_EPOCH, Transaction, last_update_of, unpack
+
+if TYPE_CHECKING:
+    from broker.coordination.timeline import Timeline
+
+
+class TransactionTable:
+    """See the module's docstring."""
+
+    __slots__ = ("_open", "_resting", "_timeline")
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self._open: dict[str, Transaction] = {}
+        self._resting: dict[str, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._open) + len(self._resting)
+
+    # Reading.
+
+    def find(self, transactional_id: str) -> Transaction | None:
+        """As written. Of an open transaction it is the same object until the next change."""
+        transaction = self._open.get(transactional_id)
+        if transaction is not None:
+            return transaction
+        packed = self._resting.get(transactional_id)
+        return None if packed is None else unpack(packed)
+
+    def find_committed(self, transactional_id: str) -> Transaction | None:
+        """As committed."""
+        timeline = self._timeline
+        transaction = timeline.committed(self._open).get(transactional_id)
+        if transaction is not None:
+            return transaction
+        packed = timeline.committed(self._resting).get(transactional_id)
+        return None if packed is None else unpack(packed)
+
+    def is_committed(self, transactional_id: str) -> bool:
+        """Whether no write of the id is in flight."""
+        timeline = self._timeline
+        return timeline.is_committed(self._open, transactional_id) and timeline.is_committed(self._resting, transactional_id)
+
+    def open_ids(self) -> list[str]:
+        """Of the transactions that are ongoing or whose markers are being written."""
+        return list(self._open)
+
+    def resting_ids(self) -> list[str]:
+        """Of the others. A million of them take 10 ms."""
+        return list(self._resting)
+
+    def is_resting_since(self, transactional_id: str, time_ms: int) -> bool:
+        """Whether the id is at rest, committed, and was not updated after `time_ms`."""
+        packed = self._resting.get(transactional_id)
+        return packed is not None and last_update_of(packed) <= time_ms and self.is_committed(transactional_id)
+
+    # Changing, by replay alone.
+
+    def put(self, transactional_id: str, transaction: Transaction) -> None:
+        timeline = self._timeline
+        if transaction.state in RESTING:
+            timeline.remove(self._open, transactional_id)
+            timeline.put(self._resting, transactional_id, transaction.pack())
+        else:
+            timeline.remove(self._resting, transactional_id)
+            timeline.put(self._open, transactional_id, transaction)
+
+    def remove(self, transactional_id: str) -> None:
+        self._timeline.remove(self._open, transactional_id)
+        self._timeline.remove(self._resting, transactional_id)
+
+    def keep_last_epoch(self, transactional_id: str, last_producer_epoch: int) -> None:
+        """What was just put has this last epoch too, which no record has. The timeline need not know: what was there before is the same."""
+        transaction = self.find(transactional_id)
+        if transaction is None or last_producer_epoch == NO_PRODUCER_EPOCH:
+            return
+        transaction = transaction._replace(last_producer_epoch=last_producer_epoch)
+        if transaction.state in RESTING:
+            self._resting[transactional_id] = transaction.pack()
+        else:
+            self._open[transactional_id] = transaction
