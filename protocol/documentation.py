@@ -107,6 +107,7 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 ### Fetch
 - Batches are whole. Kafka cuts the last one at the limit of bytes.
 - With READ_COMMITTED the list of aborted transactions is never null. Kafka's is null if no batch fits into the limit.
+- If more transactions are open over what is read than it has batches, aborted ones without a record in it are not named.
 - An isolation level that does not exist is always UNKNOWN_SERVER_ERROR, in Kafka only if records are read.
 - A divergence in a session that began in version 12 or later cannot be expressed in an older version: the connection is closed. Kafka
   answers UNSUPPORTED_VERSION.

@@ -15,6 +15,7 @@ from config.topic import LogConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import NO_TIMESTAMP, BatchHeader, EndTransactionMarker
 from storage import retention
+from storage.aborted_reads import find_aborted
 from storage.batches import check_own_batches, read_replicated_batches
 from storage.errors import StorageError
 from storage.file_slice import FileSlice
@@ -167,15 +168,13 @@ class Log:
         except OSError as error:
             raise self._storage_error("read from", error) from error
 
-    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that have records in [start_offset, end_offset)."""
-        aborted: list[AbortedTransaction] = []
-        for segment in self.segments.from_index(self.segments.floor_index(start_offset)):
-            search = segment.indexes.transaction_index.collect(start_offset, end_offset)
-            aborted += search.aborted
-            if search.is_complete:
-                break
-        return aborted
+    def aborted_transactions(self, start_offset: int, records: FileSlice | bytes) -> list[AbortedTransaction]:
+        """The aborted transactions with records in `records`, which `read` has just returned for `start_offset`; at most one for each
+        HEADER_SIZE bytes. ColdRead where it may not wait for the disk."""
+        try:
+            return find_aborted(self.segments, start_offset, records, self.log_end_offset)
+        except OSError as error:
+            raise self._storage_error("read from", error) from error
 
     def find_offset_by_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampOffset | None:
         """The first record below `end_offset` whose timestamp is `timestamp_ms` or later."""
@@ -426,7 +425,7 @@ class Log:
         completed = self.producers.record_append(header, base_offset=base_offset, timestamp=max_timestamp, marker=marker)
         aborted = None if completed is None else complete_transaction(self.producers, completed)
         if aborted is not None:
-            self.segments.active.indexes.transaction_index.append(aborted)
+            self.segments.note_aborted(aborted)
 
     def _cut_state(self, log_end_offset: int, log_start_offset: int, now_ms: int) -> None:
         """The segments end at `log_end_offset` now: bring everything else there."""

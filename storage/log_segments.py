@@ -5,12 +5,13 @@ Invariants: base offsets ascend; the last segment is the active one. Owner: Log.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from storage.batch_scan import read_batch_header
 from storage.file_slice import FileSlice
 from storage.segment import LogSegment
+from storage.transaction_index import AbortedTransaction
 
 OPEN_CLOSED_SEGMENTS = 8  # for a single log; the log manager's logs share one OpenSegments
 
@@ -44,12 +45,13 @@ class OpenSegments:
 class LogSegments:
     """See the module's docstring."""
 
-    __slots__ = ("_base_offsets", "_opened", "_segments", "active")
+    __slots__ = ("_aborting", "_base_offsets", "_opened", "_segments", "active")
 
     def __init__(self, segments: list[LogSegment] | None = None, opened: OpenSegments | None = None) -> None:
         self._segments: list[LogSegment] = segments or []
         self._base_offsets = [segment.base_offset for segment in self._segments]
         self._opened = OpenSegments() if opened is None else opened
+        self._aborting: list[LogSegment] | None = None
         assert self._base_offsets == sorted(self._base_offsets)
         self._note_active()
 
@@ -71,6 +73,8 @@ class LogSegments:
         assert not self._segments or segment.base_offset > self.active.base_offset
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)
+        if self._aborting is not None and segment.indexes.transaction_index.count:
+            self._aborting.append(segment)
         self._note_active()
 
     def floor_index(self, offset: int) -> int:
@@ -116,6 +120,49 @@ class LogSegments:
                 return segment.slice(position, end_position, max_bytes, minimum_one_batch)
         return None
 
+    @property
+    def have_aborted(self) -> bool:
+        """Whether a segment has the marker of an aborted transaction. StorageError."""
+        return bool(self._find_aborting())
+
+    def find_aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Returns the aborted transactions with records in [start_offset, end_offset), in the order of their markers. Only segments with
+        such a marker are asked, until one says that all later transactions began behind the end. ColdRead; StorageError."""
+        aborting = self._find_aborting()
+        base_offset = self._base_offsets[self.floor_index(start_offset)]
+        aborted: list[AbortedTransaction] = []
+        for index in range(bisect_left(aborting, base_offset, key=lambda segment: segment.base_offset), len(aborting)):
+            segment = aborting[index]
+            search = segment.indexes.transaction_index.collect(start_offset, end_offset)
+            self.note_read(segment)
+            aborted += search.aborted
+            if search.is_complete:
+                break
+        return aborted
+
+    def _find_aborting(self) -> list[LogSegment]:
+        """Returns the segments with a transaction index that is not empty."""
+        if self._aborting is None:
+            self._aborting = [segment for segment in self._segments if segment.indexes.transaction_index.count]
+        return self._aborting
+
+    def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """Add a transaction whose marker is in the active segment to its index. StorageError when the disk fails."""
+        active = self.active
+        active.indexes.transaction_index.append(aborted)
+        if self._aborting is not None and (not self._aborting or self._aborting[-1] is not active):
+            self._aborting.append(active)
+
+    def index_of_read(self, start_offset: int, records: FileSlice) -> int:
+        """Returns the index of the segment of which `slice` has just returned `records` for `start_offset`."""
+        return next(index for index in range(self.floor_index(start_offset), len(self._segments)) if self._segments[index].owns(records))
+
+    def end_offset_of_read(self, start_offset: int, records: FileSlice, log_end_offset: int) -> int:
+        """Returns an offset behind the last batch of such a read, at or before the batch that follows it. ColdRead; StorageError."""
+        index = self.index_of_read(start_offset, records)
+        segment, end_position = self._segments[index], records.position + records.size
+        return segment.find_offset_at(end_position) if end_position < segment.size_bytes else self.end_offset_of(index, log_end_offset)
+
     def remove_first(self, count: int) -> list[LogSegment]:
         return self._remove(0, count)
 
@@ -131,6 +178,7 @@ class LogSegments:
         """Put `segments` in the place of the `count` closed ones from `index` on."""
         for segment in self._segments[index : index + count]:
             self._opened.discard(segment)
+        self._aborting = None
         self._segments[index : index + count] = segments
         self._base_offsets[index : index + count] = [segment.base_offset for segment in segments]
         assert self._base_offsets == sorted(set(self._base_offsets))
@@ -147,6 +195,7 @@ class LogSegments:
             self._opened.discard(segment)
 
     def _remove(self, start: int, end: int) -> list[LogSegment]:
+        self._aborting = None
         removed = self._segments[start:end]
         del self._segments[start:end]
         del self._base_offsets[start:end]

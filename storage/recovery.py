@@ -34,6 +34,7 @@ from storage.errors import StorageError
 from storage.files import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
+    TRANSACTION_INDEX_SUFFIX,
     find_offset,
 )
 from storage.leader_epochs import LeaderEpochFileCache
@@ -400,4 +401,8 @@ def _open_segments(directory: Path, config: LogConfig, now_ms: int, open_segment
         if offset not in sizes:
             disk.unlink(path)
     segments = [LogSegment.open(directory, offset, config, now_ms, size_bytes=sizes[offset], disk=disk) for offset in sorted(sizes)]
+    aborting = {offset for offset, path in indexes if path.suffix == TRANSACTION_INDEX_SUFFIX}
+    for segment in segments:
+        if segment.base_offset not in aborting:
+            segment.indexes.transaction_index.note_absent()
     return LogSegments(segments, open_segments)

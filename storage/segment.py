@@ -213,6 +213,16 @@ class LogSegment:
                 return position
         return self.size_bytes
 
+    def find_offset_at(self, position: int) -> int:
+        """An offset behind all records before `position`, a batch boundary before the segment's end, and at or before those behind it."""
+        recent = self.recent_batches
+        slot = bisect_left(recent.positions, position)
+        return recent.last_offsets[slot - 1] + 1 if slot else read_batch_header(self.file, position).base_offset
+
+    def owns(self, records: FileSlice) -> bool:
+        """Whether the slice, which is not released, was taken of this segment's open file."""
+        return self._file is not None and self._file.fd == records.fd
+
     def boundary_before(self, position: int) -> int:
         """An indexed batch boundary at or before `position`."""
         self._load()
@@ -294,7 +304,7 @@ class LogSegment:
     @property
     def is_loaded(self) -> bool:
         """Whether the segment holds descriptors that `unload` would free."""
-        return self._file is not None or self.indexes.offset_index.is_loaded
+        return self._file is not None or self.indexes.offset_index.is_loaded or self.indexes.transaction_index.is_open
 
     def unload(self) -> None:
         """Free a closed segment's descriptors; slices that were handed out keep theirs."""

@@ -21,7 +21,7 @@ from broker.replication.fetch.fetch_data import (
     PartitionRead,
     PartitionWatcher,
 )
-from broker.replication.fetch.log_reads import find_diverging_epoch, segment_end_offset
+from broker.replication.fetch.log_reads import aborted_transactions, find_diverging_epoch
 from broker.replication.fetcher.fetcher_control import FetcherControl, InitialFetch
 from broker.replication.isr.follower import Follower
 from broker.replication.isr.in_sync_replicas import InSyncReplicas, ReplicaFacts
@@ -369,7 +369,7 @@ class Partition:
         result.size_bytes = len(records)
         if params.isolation is FetchIsolation.TXN_COMMITTED:
             # [] and never null for READ_COMMITTED: a client takes null for "the broker does not filter".
-            result.aborted_transactions = log.aborted_transactions(offset, segment_end_offset(log, offset, end_offset))
+            result.aborted_transactions = aborted_transactions(log, offset, records)
         return result
 
     def is_idle_for(self, target: FetchTarget, isolation: FetchIsolation) -> bool:

@@ -193,7 +193,7 @@ def test_follower_follows_transactions(log: Log) -> None:
 
     log.append_as_follower(memoryview(records + bytes(marker)), now_ms=NOW_MS)
 
-    assert [(aborted.first_offset, aborted.last_offset) for aborted in log.aborted_transactions(0, 3)] == [(0, 2)]
+    assert [(aborted.first_offset, aborted.last_offset) for aborted in log.segments.find_aborted(0, 3)] == [(0, 2)]
 
 
 # -- read --------------------------------------------------------------------------------------------------------------
@@ -347,17 +347,17 @@ def test_aborted_transaction_is_found_by_the_range_it_overlaps(open_log: OpenLog
     append_marker(log, ControlRecordType.ABORT)
     append(log)
 
-    found = log.aborted_transactions(0, log.log_end_offset)
+    found = log.segments.find_aborted(0, log.log_end_offset)
 
     assert [(aborted.producer_id, aborted.first_offset, aborted.last_offset) for aborted in found] == [(7, 0, 21)]
-    assert log.aborted_transactions(22, 23) == []
+    assert log.segments.find_aborted(22, 23) == []
 
 
 def test_committed_transaction_leaves_no_aborted_entry(log: Log) -> None:
     append_transactional(log, 0)
     append_marker(log, ControlRecordType.COMMIT)
 
-    assert log.aborted_transactions(0, 2) == []
+    assert log.segments.find_aborted(0, 2) == []
 
 
 # -- timestamps and epochs ---------------------------------------------------------------------------------------------

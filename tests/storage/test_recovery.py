@@ -123,12 +123,12 @@ def test_open_and_aborted_transactions_survive_a_kill(open_log: OpenLog, directo
         ControlRecordType.ABORT, encode_end_transaction_value(0), timestamp=NOW_MS, producer_id=1, producer_epoch=0
     )
     log.append_as_leader(memoryview(marker), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
-    expected = log.aborted_transactions(0, log.log_end_offset)
+    expected = log.segments.find_aborted(0, log.log_end_offset)
 
     reopened = open_log(segment_bytes=1000)
     reopened.set_high_watermark(reopened.log_end_offset)
 
-    assert reopened.aborted_transactions(0, reopened.log_end_offset) == expected != []
+    assert reopened.segments.find_aborted(0, reopened.log_end_offset) == expected != []
     assert reopened.last_stable_offset == 1
     reopened.close()
     assert_files_agree(directory)

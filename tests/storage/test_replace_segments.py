@@ -129,7 +129,7 @@ def check(place: Place, new_offsets: list[int]) -> bool:
     found = read_all_offsets(log)
     assert found in (OLD_OFFSETS, new_offsets)
     assert [read_offsets(log, offset)[0] for offset in found] == found
-    assert len(log.aborted_transactions(0, APPENDS)) == (NEW_SEGMENTS if found == new_offsets else 0)
+    assert len(log.segments.find_aborted(0, APPENDS)) == (NEW_SEGMENTS if found == new_offsets else 0)
     assert (log.log_start_offset, log.log_end_offset) == (0, APPENDS)
     assert append_idempotent(log, APPENDS - 1).is_duplicate
     assert place.names(".cleaned", ".swap", ".deleted") == []

@@ -12,7 +12,9 @@ from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from broker.replication.fetch.fetch_data import FetchTarget
+    from storage.file_slice import FileSlice
     from storage.log import Log
+    from storage.transaction_index import AbortedTransaction
 
 
 def find_diverging_epoch(log: Log, target: FetchTarget) -> DivergingEpoch | None:
@@ -27,6 +29,17 @@ def find_diverging_epoch(log: Log, target: FetchTarget) -> DivergingEpoch | None
     if end.epoch < target.last_fetched_epoch or end.end_offset < target.fetch_offset:
         return DivergingEpoch(end.epoch, end.end_offset)
     return None
+
+
+def aborted_transactions(log: Log, offset: int, records: FileSlice | bytes) -> list[AbortedTransaction]:
+    """Returns the aborted transactions with records in `records`, which were read from `offset`. Where that fails, or has to wait for the
+    disk (ColdRead), `records` are released: the whole read is tried again."""
+    try:
+        return log.aborted_transactions(offset, records)
+    except BaseException:
+        if not isinstance(records, bytes):
+            records.release()
+        raise
 
 
 def count_available_bytes(log: Log, offset: int, end_offset: int, max_bytes: int, *, at_least: int) -> int:

@@ -142,14 +142,14 @@ def test_records_of_aborted_transactions_go_and_their_marker_after_them(log: Log
 
     assert pairs_of(log) == [(0, "a", "1"), (3, "b", "1")]
     assert [header.base_offset for header in headers_of(log) if header.is_control] == [2, 4]
-    assert len(log.aborted_transactions(0, log.log_end_offset)) == 1
+    assert len(log.segments.find_aborted(0, log.log_end_offset)) == 1
 
     for day in (0, 1):  # the first finds the marker without its batches and sets its horizon
         put(log, ("c", str(day)))
         log.roll(NOW_MS)
         run(log, now_ms=NOW_MS + day * DAY_MS)
     assert [header.base_offset for header in headers_of(log) if header.is_control] == [4]
-    assert log.aborted_transactions(0, log.log_end_offset) == []
+    assert log.segments.find_aborted(0, log.log_end_offset) == []
 
 
 def test_the_index_of_an_aborted_transaction_may_lie_in_a_later_segment(log: Log) -> None:
@@ -352,7 +352,7 @@ def random_log(log: Log, draw: random.Random) -> None:
 
 def committed_values(log: Log) -> dict[bytes | None, bytes]:
     """The last value of each key as a read_committed consumer sees it."""
-    aborted = log.aborted_transactions(log.log_start_offset, log.log_end_offset)
+    aborted = log.segments.find_aborted(log.log_start_offset, log.log_end_offset)
     hidden = [header for header in headers_of(log) if any(_is_part_of(header, each) for each in aborted)]
     offsets = {offset for header in hidden for offset in range(header.base_offset, header.next_offset)}
     return last_values([record for record in records_of(log) if record.offset not in offsets])
