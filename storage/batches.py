@@ -20,6 +20,7 @@ from protocol.records import (
 )
 from storage.producer_state import ProducerStateManager
 from storage.validation import AppendOrigin, CheckedBatch, check_batch
+from storage.verification import TransactionAppend
 
 
 class OwnBatch(NamedTuple):
@@ -31,16 +32,22 @@ class OwnBatch(NamedTuple):
 
 
 def check_own_batches(
-    records: memoryview, config: LogConfig, producers: ProducerStateManager, now_ms: int, origin: AppendOrigin
+    records: memoryview,
+    config: LogConfig,
+    producers: ProducerStateManager,
+    now_ms: int,
+    origin: AppendOrigin,
+    transaction: TransactionAppend | None,
 ) -> list[OwnBatch]:
-    """Checks and returns every batch in `records`; KafkaError if one is refused."""
+    """Checks and returns every batch in `records`; KafkaError if one is refused. Only one may be of a producer: each is judged against the
+    state before the first."""
     batches = []
     for view in _split_batches(records):
         checked = check_batch(view, config, now_ms=now_ms, origin=origin)
         header = checked.header
         marker = read_end_transaction_marker(view, 0, header) if header.is_control else None
         if header.producer_id >= 0:
-            producers.check_append(header, origin, marker)
+            producers.check_append(header, origin, marker, transaction=transaction)
         batches.append(OwnBatch(view, checked, marker))
     return batches
 

@@ -9,6 +9,7 @@ Owner: one Partition (or the metadata log) on the event loop; only FlushWork and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from config.topic import LogConfig
@@ -24,6 +25,7 @@ from storage.flush import FlushWork
 from storage.leader_epochs import EpochEndOffset, LeaderEpochFileCache
 from storage.local_log import LocalLog
 from storage.log_results import AppendResult
+from storage.markers import AcceptedMarker, MarkerResult, TransactionMarker, judge_markers, split_markers
 from storage.producer_state import ProducerStateManager
 from storage.recovery import complete_transaction, rebuild_producer_state
 from storage.segment import LogSegment
@@ -31,6 +33,7 @@ from storage.tail_cache import TailCache
 from storage.timestamp_search import TimestampOffset, find_max_timestamp, find_offset_by_timestamp
 from storage.transaction_index import AbortedTransaction
 from storage.validation import AppendOrigin, PreparedBatch, ValidatedBatch, assign_offsets, check_batch
+from storage.verification import TransactionAppend
 
 LATEST_EPOCH = 2**31 - 1  # of a writer that has no other leader beside it
 
@@ -63,6 +66,7 @@ class Log:
         self.deletions = local.deletions
         self.leader_epochs = leader_epochs
         self.producers = producers
+        self.start_verification = producers.start_verification  # before the append of a transactional batch
         self._local = local
         self._flushes = local.flushes
         if leader_epochs.changes_count:  # since they were read: by recovery
@@ -83,15 +87,17 @@ class Log:
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verify_zstd_allowed: bool = True,
+        transaction: TransactionAppend | None = None,
     ) -> AppendResult:
-        """Validate, assign offsets (in place) and write. A client's append is one batch; a coordinator's may be several.
+        """Validate, assign offsets (in place) and write. A client's append is one batch; a coordinator's may be several. `transaction` is
+        what a transactional batch has to show.
 
         KafkaError: refused, nothing was appended. StorageError: the disk failed, nothing was appended."""
         config = self.config
         if isinstance(records, PreparedBatch):
             records, checked = records.take(config, now_ms, verify_zstd_allowed)
         elif origin is not AppendOrigin.CLIENT:
-            return self._append_batches_as_leader(records, leader_epoch, now_ms, origin)
+            return self._append_batches_as_leader(records, leader_epoch, now_ms, origin, transaction)
         else:
             checked = check_batch(records, config, now_ms=now_ms, zstd_allowed=verify_zstd_allowed)
         header = checked.header
@@ -102,13 +108,26 @@ class Log:
                     duplicate.first_offset, duplicate.last_offset, duplicate.timestamp,
                     self.log_start_offset, header.records_count, len(records), True, False,
                 )  # fmt: skip
-            self.producers.check_append(header, origin)
+            self.producers.check_append(header, origin, transaction=transaction)
         batch = assign_offsets(records, checked, config, first_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms)
         self._write_batch(batch, None, leader_epoch, now_ms)
         return AppendResult(
             batch.base_offset, batch.last_offset, batch.log_append_time_ms,
             self.log_start_offset, batch.records_count, batch.size_bytes, False, True,
         )  # fmt: skip
+
+    def append_markers(self, markers: Sequence[TransactionMarker], *, leader_epoch: int, now_ms: int) -> list[MarkerResult]:
+        """Append the ends of transactions as the leader, in their order, each as a batch of its own. Each is judged by itself: those that
+        are refused leave the others as they are. StorageError: the disk failed; those before may be appended."""
+        results: list[MarkerResult] = []
+        for run in split_markers(markers, self.config.segment_bytes):
+            judged, accepted = judge_markers(
+                run, self.producers, self.config, first_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms
+            )
+            results += judged
+            if accepted:
+                self._write_markers(accepted, leader_epoch, now_ms)
+        return results
 
     def append_as_follower(self, records: memoryview, *, now_ms: int, leader_epoch: int = LATEST_EPOCH) -> AppendResult:
         """Write batches that a leader has assigned offsets to. Left out are a partial last batch, as fetches may end with one, and
@@ -374,10 +393,12 @@ class Log:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _append_batches_as_leader(self, records: memoryview, leader_epoch: int, now_ms: int, origin: AppendOrigin) -> AppendResult:
+    def _append_batches_as_leader(
+        self, records: memoryview, leader_epoch: int, now_ms: int, origin: AppendOrigin, transaction: TransactionAppend | None
+    ) -> AppendResult:
         """The broker's own batches: all are checked before the first is written."""
         config = self.config
-        checked = check_own_batches(records, config, self.producers, now_ms, origin)
+        checked = check_own_batches(records, config, self.producers, now_ms, origin, transaction)
         base_offset, count, append_time_ms = self.log_end_offset, 0, NO_TIMESTAMP
         for view, batch, marker in checked:
             assigned = assign_offsets(view, batch, config, first_offset=self.log_end_offset, leader_epoch=leader_epoch, now_ms=now_ms)
@@ -403,6 +424,24 @@ class Log:
         if (header := batch.header).producer_id >= 0:
             self._note_producer(header, base_offset, batch.max_timestamp, marker)
             self._update_last_stable_offset()
+        self._end_append(last_offset + 1, now_ms)
+
+    def _write_markers(self, accepted: list[AcceptedMarker], leader_epoch: int, now_ms: int) -> None:
+        """As `_write_batch`, for all of these at once."""
+        base_offset, last_offset = self.log_end_offset, self.log_end_offset + len(accepted) - 1
+        if leader_epoch != self._latest_epoch:
+            self.assign_leader_epoch(leader_epoch, base_offset)
+        records = b"".join([each.records for each in accepted])
+        segment = self._segment_for(len(records), accepted[0].max_timestamp, base_offset, last_offset, now_ms)
+        try:
+            segment.append_batches(memoryview(records), [each.header for each in accepted])
+        except OSError as error:
+            raise self._storage_error("append to", error) from error
+        if self.tail is not None:
+            self.tail.note(base_offset, records)
+        for marker, header, _, max_timestamp in accepted:
+            self._note_producer(header, header.base_offset, max_timestamp, marker.control)
+        self._update_last_stable_offset()
         self._end_append(last_offset + 1, now_ms)
 
     def _end_append(self, log_end_offset: int, now_ms: int) -> None:

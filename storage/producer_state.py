@@ -14,16 +14,14 @@ The state survives in snapshots (storage/producer_snapshot.py); one holds everyt
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import (
-    NO_PRODUCER_EPOCH,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
-    SEQUENCE_MAX,
+    CONTROL_FLAG,
+    TRANSACTIONAL_FLAG,
     BatchHeader,
     ControlRecordType,
     EndTransactionMarker,
@@ -31,64 +29,22 @@ from protocol.records import (
 from storage.disk import SYSTEM_DISK, Disk
 from storage.errors import CorruptFileError, StorageError
 from storage.files import DELETED_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, delete_if_exists, find_offset, offset_file_name, rename
+from storage.producer_checks import check_first_sequence, check_marker, check_sequence, check_verification, old_epoch
 from storage.producer_snapshot import SnapshotEntry, read_snapshot, write_snapshot
+from storage.producer_state_entry import (
+    BATCHES_TO_RETAIN,
+    BatchMetadata,
+    CompletedTransaction,
+    ProducerStateEntry,
+    entry_of,
+    snapshot_of,
+)
 from storage.validation import AppendOrigin
-
-BATCHES_TO_RETAIN = 5
-"""Batches remembered per producer: what a client may have in flight (max.in.flight.requests.per.connection)."""
+from storage.verification import TransactionAppend, VerificationGuard, VerificationState
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
-NO_COORDINATOR_EPOCH = -1
 
 _log = logging.getLogger("barnabas.storage")
-
-
-class BatchMetadata(NamedTuple):
-    """An appended batch, as needed to recognise and answer a retry of it. `timestamp` is the batch's largest."""
-
-    first_sequence: int
-    last_sequence: int
-    first_offset: int
-    last_offset: int
-    timestamp: int
-
-
-class ProducerStateEntry:
-    """One producer's state. `batches` are at most five, oldest first, all of `producer_epoch`."""
-
-    __slots__ = ("batches", "coordinator_epoch", "current_transaction_first_offset", "last_timestamp", "producer_epoch", "producer_id")
-
-    def __init__(
-        self,
-        producer_id: int,
-        producer_epoch: int = NO_PRODUCER_EPOCH,
-        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
-        last_timestamp: int = NO_TIMESTAMP,
-        current_transaction_first_offset: int | None = None,
-        batches: Iterable[BatchMetadata] = (),
-    ) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.coordinator_epoch = coordinator_epoch
-        self.last_timestamp = last_timestamp
-        self.current_transaction_first_offset = current_transaction_first_offset
-        self.batches = list(batches)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ProducerStateEntry) and all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
-
-    @property
-    def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-
-class CompletedTransaction(NamedTuple):
-    """A transaction that a marker at `last_offset` has ended."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    is_aborted: bool
 
 
 class ProducerStateManager:
@@ -100,8 +56,12 @@ class ProducerStateManager:
         self._disk = disk
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self._producers: dict[int, ProducerStateEntry] = {}
-        self._ongoing: dict[int, int] = {}  # first offset → producer id
-        self._unreplicated: dict[int, int] = {}  # first offset → marker's offset
+        self._ongoing: OrderedDict[int, int] = OrderedDict()
+        """First offset → producer id, in the order of the offsets. Finding the first takes a walk over removed entries in a dict."""
+        self._unreplicated: deque[CompletedTransaction] = deque()
+        """Of the completed transactions that the high watermark has not passed, those with the smallest first offset among themselves and
+        all that were completed later. So first and last offsets rise, and the first one is the smallest of all."""
+        self._verifications: dict[int, VerificationState] = {}  # producer id → its question; not in snapshots
         self._snapshot_offsets = _list_snapshots(directory, disk)
         self.map_end_offset = 0  # every batch below it is included; the log moves it on
         self._last_snapshot_offset = 0
@@ -119,28 +79,61 @@ class ProducerStateManager:
                 return batch
         return None
 
-    def check_append(self, header: BatchHeader, origin: AppendOrigin, marker: EndTransactionMarker | None = None) -> None:
+    def start_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, *, supports_epoch_bump: bool, now_ms: int
+    ) -> VerificationGuard | None:
+        """Returns the guard that the append of this batch has to show after the transaction coordinator was asked; None when the
+        producer's transaction is open here, so that nothing has to be asked. KafkaError INVALID_PRODUCER_EPOCH: an older epoch.
+        (UnifiedLog.maybeStartTransactionVerification)"""
+        entry = self._producers.get(producer_id)
+        if entry is not None:
+            if producer_epoch < entry.producer_epoch:
+                raise old_epoch(entry, producer_epoch)
+            if entry.has_open_transaction(producer_epoch):
+                return None
+        state = self._verifications.get(producer_id)
+        if state is None:
+            state = VerificationState(producer_epoch, base_sequence, supports_epoch_bump=supports_epoch_bump, now_ms=now_ms)
+            self._verifications[producer_id] = state
+        state.note_batch(producer_epoch, base_sequence)
+        return state.guard
+
+    def check_append(
+        self,
+        header: BatchHeader,
+        origin: AppendOrigin,
+        marker: EndTransactionMarker | None = None,
+        *,
+        transaction: TransactionAppend | None = None,
+        transaction_version: int = 0,
+    ) -> None:
         """Raises KafkaError when a batch with a producer id may not be appended next; changes nothing.
 
         Call it for clients and coordinators only: followers and recovery do not check again what a leader has accepted.
-        INVALID_PRODUCER_EPOCH: an older epoch. OUT_OF_ORDER_SEQUENCE_NUMBER: not the next sequence, or not 0 in a new epoch.
-        TRANSACTION_COORDINATOR_FENCED: a marker of an older coordinator. INVALID_TXN_STATE: outside the open transaction. An unknown
-        producer, whose state has expired or whose records were deleted, may begin with any sequence.
+        INVALID_PRODUCER_EPOCH: an older epoch; for a marker of transaction version 2 not a higher one either, unless it repeats one.
+        OUT_OF_ORDER_SEQUENCE_NUMBER: not the next sequence, or not 0 in a new epoch or of an unknown producer of version 2.
+        TRANSACTION_COORDINATOR_FENCED: a marker of an older coordinator. INVALID_TXN_STATE: outside the open transaction, or in one that
+        is not open here, without the guard that stands. An unknown producer, whose state has expired or whose records were deleted, may
+        begin with any sequence below version 2, and end a transaction.
         """
         entry = self._producers.get(header.producer_id)
+        attributes = header.attributes
+        if attributes & CONTROL_FLAG:
+            if entry is not None:
+                check_marker(entry, header.producer_epoch, marker, transaction_version)
+            return
+        if entry is not None and header.producer_epoch < entry.producer_epoch:
+            raise old_epoch(entry, header.producer_epoch)
+        if attributes & TRANSACTIONAL_FLAG:
+            state = self._verifications.get(header.producer_id)
+            check_verification(entry, header, transaction, state)
+            if origin is AppendOrigin.CLIENT:
+                check_first_sequence(entry, header, transaction, state)
         if entry is None:
             return
-        if header.producer_epoch < entry.producer_epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch {header.producer_epoch} of producer {header.producer_id} is older than its epoch {entry.producer_epoch}",
-            )
-        if header.is_control:
-            _check_coordinator_epoch(entry, marker)
-            return
         if origin is AppendOrigin.CLIENT:
-            _check_sequence(entry, header)
-        if entry.current_transaction_first_offset is not None and not header.is_transactional:
+            check_sequence(entry, header)
+        if entry.current_transaction_first_offset is not None and not attributes & TRANSACTIONAL_FLAG:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"Producer {header.producer_id} has an open transaction; the batch is outside it")
 
     def record_append(
@@ -152,8 +145,11 @@ class ProducerStateManager:
         writes an abort into the transaction index, then calls `complete_transaction`.
         """
         producer_id = header.producer_id
+        attributes = header.attributes
+        if attributes & TRANSACTIONAL_FLAG and self._verifications:
+            self._end_verification(header)
         entry = self._producers.get(producer_id)
-        if header.is_control:
+        if attributes & CONTROL_FLAG:
             return None if marker is None else self._record_marker(header, marker, base_offset, timestamp)
         if entry is None:
             entry = self._producers[producer_id] = ProducerStateEntry(producer_id)
@@ -166,7 +162,7 @@ class ProducerStateManager:
         last_offset = base_offset + header.last_offset_delta
         batches.append(BatchMetadata(header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp))
         entry.last_timestamp = timestamp
-        if header.is_transactional and entry.current_transaction_first_offset is None:
+        if attributes & TRANSACTIONAL_FLAG and entry.current_transaction_first_offset is None:
             entry.current_transaction_first_offset = base_offset
             self._ongoing[base_offset] = producer_id
         return None
@@ -181,7 +177,10 @@ class ProducerStateManager:
     def complete_transaction(self, completed: CompletedTransaction) -> None:
         """Ends an open transaction; it holds back the last stable offset until the high watermark has passed its marker."""
         self._ongoing.pop(completed.first_offset)
-        self._unreplicated[completed.first_offset] = completed.last_offset
+        unreplicated = self._unreplicated
+        while unreplicated and unreplicated[-1].first_offset > completed.first_offset:
+            unreplicated.pop()
+        unreplicated.append(completed)
 
     # Queries of the log
 
@@ -205,13 +204,14 @@ class ProducerStateManager:
         undecided = next(iter(self._ongoing), None)
         if not self._unreplicated:
             return undecided
-        unreplicated = min(self._unreplicated)
+        unreplicated = self._unreplicated[0].first_offset
         return unreplicated if undecided is None else min(unreplicated, undecided)
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
         """Forgets the completed transactions whose markers are below the high watermark."""
-        if self._unreplicated:
-            self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
+        unreplicated = self._unreplicated
+        while unreplicated and unreplicated[0].last_offset < high_watermark:
+            unreplicated.popleft()
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
         self.on_high_watermark_updated(log_start_offset)
@@ -220,7 +220,11 @@ class ProducerStateManager:
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
     def remove_expired(self, now_ms: int) -> int:
-        """Drops producers without an open transaction that were silent for the expiration time; returns their number."""
+        """Drops producers without an open transaction that were silent for the expiration time, and returns their number; verifications
+        that began so long ago are dropped too."""
+        for producer_id, state in list(self._verifications.items()):
+            if now_ms - state.timestamp_ms >= self.producer_id_expiration_ms:
+                del self._verifications[producer_id]
         expired = [entry.producer_id for entry in self._producers.values() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
@@ -280,7 +284,7 @@ class ProducerStateManager:
         if self.map_end_offset <= self._last_snapshot_offset:
             return None
         path = self._snapshot_path(self.map_end_offset)
-        write_snapshot(path, (_snapshot_entry(entry) for entry in self._producers.values()), fsync=fsync, disk=self._disk)
+        write_snapshot(path, (snapshot_of(entry) for entry in self._producers.values()), fsync=fsync, disk=self._disk)
         self._snapshot_offsets.add(self.map_end_offset)
         self._last_snapshot_offset = self.map_end_offset
         return path
@@ -311,6 +315,11 @@ class ProducerStateManager:
             self._delete_snapshot(offset)
 
     # Helpers
+
+    def _end_verification(self, header: BatchHeader) -> None:
+        state = self._verifications.get(header.producer_id)
+        if state is not None and state.is_ended_by(header.producer_epoch, is_marker=header.is_control):
+            del self._verifications[header.producer_id]
 
     def _record_marker(self, header: BatchHeader, marker: EndTransactionMarker, offset: int, timestamp: int) -> CompletedTransaction | None:
         entry = self._producers.setdefault(header.producer_id, ProducerStateEntry(header.producer_id))
@@ -349,7 +358,7 @@ class ProducerStateManager:
         self._last_snapshot_offset = self.map_end_offset = log_start_offset
 
     def _take_over(self, loaded: list[SnapshotEntry], now_ms: int) -> None:
-        entries = [_entry_of(snapshot_entry) for snapshot_entry in loaded]
+        entries = [entry_of(snapshot_entry) for snapshot_entry in loaded]
         for entry in entries:
             if not self._is_expired(entry, now_ms):
                 self._producers[entry.producer_id] = entry
@@ -358,7 +367,7 @@ class ProducerStateManager:
             for entry in entries
             if entry.current_transaction_first_offset is not None
         ]
-        self._ongoing = dict(sorted(open_transactions))
+        self._ongoing = OrderedDict(sorted(open_transactions))
 
     def _snapshot_path(self, offset: int) -> Path:
         return self.directory / offset_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
@@ -366,66 +375,6 @@ class ProducerStateManager:
     def _delete_snapshot(self, offset: int) -> None:
         self._snapshot_offsets.discard(offset)
         delete_if_exists(self._snapshot_path(offset), self._disk)
-
-
-def _check_sequence(entry: ProducerStateEntry, header: BatchHeader) -> None:
-    sequence = header.base_sequence
-    if header.producer_epoch != entry.producer_epoch:
-        if sequence != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
-            raise KafkaError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"Producer {header.producer_id} begins epoch {header.producer_epoch} with sequence {sequence}, not 0",
-            )
-        return
-    last_sequence = entry.last_sequence
-    if sequence == last_sequence + 1 or (sequence == 0 and last_sequence == SEQUENCE_MAX):
-        return
-    raise KafkaError(
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"Producer {header.producer_id} sent sequence {sequence} after sequence {last_sequence}",
-    )
-
-
-def _check_coordinator_epoch(entry: ProducerStateEntry, marker: EndTransactionMarker | None) -> None:
-    if marker is not None and marker.coordinator_epoch < entry.coordinator_epoch:
-        raise KafkaError(
-            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-            f"Coordinator epoch {marker.coordinator_epoch} for producer {entry.producer_id} is older than {entry.coordinator_epoch}",
-        )
-
-
-def _snapshot_entry(entry: ProducerStateEntry) -> SnapshotEntry:
-    first_offset = entry.current_transaction_first_offset
-    last = entry.batches[-1] if entry.batches else BatchMetadata(NO_SEQUENCE, NO_SEQUENCE, -1, -1, NO_TIMESTAMP)
-    return SnapshotEntry(
-        producer_id=entry.producer_id,
-        producer_epoch=entry.producer_epoch,
-        last_sequence=last.last_sequence,
-        last_offset=last.last_offset,
-        offset_delta=last.last_offset - last.first_offset,
-        timestamp=entry.last_timestamp,
-        coordinator_epoch=entry.coordinator_epoch,
-        current_transaction_first_offset=-1 if first_offset is None else first_offset,
-    )
-
-
-def _entry_of(loaded: SnapshotEntry) -> ProducerStateEntry:
-    batches: list[BatchMetadata] = []
-    if loaded.last_offset >= 0:
-        first_sequence = NO_SEQUENCE
-        if loaded.last_sequence >= 0:
-            first_sequence = (loaded.last_sequence - loaded.offset_delta) & SEQUENCE_MAX
-        first_offset = loaded.last_offset - loaded.offset_delta
-        batches.append(BatchMetadata(first_sequence, loaded.last_sequence, first_offset, loaded.last_offset, loaded.timestamp))
-    first_open = loaded.current_transaction_first_offset
-    return ProducerStateEntry(
-        producer_id=loaded.producer_id,
-        producer_epoch=loaded.producer_epoch,
-        coordinator_epoch=loaded.coordinator_epoch,
-        last_timestamp=loaded.timestamp,
-        current_transaction_first_offset=first_open if first_open >= 0 else None,
-        batches=batches,
-    )
 
 
 def _list_snapshots(directory: Path, disk: Disk) -> set[int]:

@@ -39,7 +39,8 @@ from storage.files import (
 )
 from storage.leader_epochs import LeaderEpochFileCache
 from storage.log_segments import LogSegments, OpenSegments
-from storage.producer_state import BATCHES_TO_RETAIN, CompletedTransaction, ProducerStateEntry, ProducerStateManager
+from storage.producer_state import ProducerStateManager
+from storage.producer_state_entry import BATCHES_TO_RETAIN, CompletedTransaction, ProducerStateEntry
 from storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from storage.set_aside import keep_tail, set_aside
 from storage.swap import remove_leftovers

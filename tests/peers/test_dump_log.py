@@ -25,6 +25,7 @@ from storage import inspection, log_opener
 from storage.log import Log
 from storage.validation import AppendOrigin
 from tests.support.kafka import java_tool
+from tests.support.transactions import verified
 
 NOW_MS = 1_700_000_000_000
 DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
@@ -59,7 +60,7 @@ def fill(log: Log, *, producer_epoch: int = 0) -> None:
 def abort_a_transaction(log: Log, producer_id: int) -> None:
     record = SimpleRecord(b"k", b"v", (), NOW_MS)
     data = build_batch([record], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
-    log.append_as_leader(memoryview(data), leader_epoch=1, now_ms=NOW_MS)
+    log.append_as_leader(memoryview(data), leader_epoch=1, now_ms=NOW_MS, transaction=verified(log, data))
     value = encode_end_transaction_value(0)
     marker = build_control_batch(ControlRecordType.ABORT, value, timestamp=NOW_MS, producer_id=producer_id, producer_epoch=0)
     log.append_as_leader(memoryview(marker), leader_epoch=1, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
@@ -161,7 +162,7 @@ def append_what_is_rare(log: Log) -> None:
         build_batch(records, base_sequence=2**31 - 2, **fields),
         build_batch(records, base_sequence=0, is_transactional=True, producer_id=PRODUCER_ID + 2, producer_epoch=0),
     ):
-        log.append_as_leader(memoryview(data), leader_epoch=1, now_ms=NOW_MS)
+        log.append_as_leader(memoryview(data), leader_epoch=1, now_ms=NOW_MS, transaction=verified(log, data))
     for flag in (LOG_APPEND_TIME_FLAG, DELETE_HORIZON_FLAG):
         header = read_header(data := build_batch(records, base_offset=log.log_end_offset))
         flagged = assemble_batch(header._replace(attributes=header.attributes | flag), memoryview(data)[HEADER_SIZE:])

@@ -16,6 +16,7 @@ from storage.errors import StorageError
 from storage.file_slice import take_bytes
 from storage.log import AppendResult, Log
 from storage.log_manager import LogManager
+from tests.support.transactions import verified
 from tests.support.turns import finished
 
 NOW_MS = 1_700_000_000_000
@@ -30,7 +31,9 @@ def batch(count: int = 1, *, size: int = 100, timestamp: int = NOW_MS, key: byte
 
 
 def append(log: Log, count: int = 1, *, now_ms: int = NOW_MS, leader_epoch: int = 0, **fields: Any) -> AppendResult:
-    return log.append_as_leader(batch(count, **fields), leader_epoch=leader_epoch, now_ms=now_ms)
+    """A transactional batch was verified before."""
+    records = batch(count, **fields)
+    return log.append_as_leader(records, leader_epoch=leader_epoch, now_ms=now_ms, transaction=verified(log, records))
 
 
 def append_idempotent(

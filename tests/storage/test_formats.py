@@ -27,6 +27,7 @@ from storage.validation import AppendOrigin
 from tests.storage.conftest import NOW_MS, TOPIC_ID, OpenLog
 from tests.storage.declared_files import assert_files_agree
 from tests.support.imports import all_imports, reachable
+from tests.support.transactions import verified
 
 SETTINGS = {"segment_bytes": 4000, "index_interval_bytes": 300}
 RECORDS = [
@@ -50,7 +51,7 @@ def fill(log: Log, *, leader_epoch: int = 0, producer_epoch: int = 0) -> None:
 
 
 def _append(log: Log, data: bytearray, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT) -> None:
-    log.append_as_leader(memoryview(data), leader_epoch=leader_epoch, now_ms=NOW_MS, origin=origin)
+    log.append_as_leader(memoryview(data), leader_epoch=leader_epoch, now_ms=NOW_MS, origin=origin, transaction=verified(log, data))
 
 
 def test_files_of_a_clean_stop_agree(open_log: OpenLog, directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,10 @@ from protocol.records import (
     encode_end_transaction_value,
     read_header,
 )
-from storage.producer_state import BatchMetadata, CompletedTransaction, ProducerStateManager
+from storage.producer_state import ProducerStateManager
+from storage.producer_state_entry import BatchMetadata, CompletedTransaction
 from storage.validation import AppendOrigin
+from storage.verification import TransactionAppend
 
 PID = 7
 NOW_MS = 1_700_000_000_000
@@ -36,8 +39,14 @@ def batch(sequence: int, *, count: int = 1, epoch: int = 0, pid: int = PID, offs
 
 
 def append(manager: ProducerStateManager, header: BatchHeader, origin: AppendOrigin = AppendOrigin.CLIENT) -> None:
-    """Appends as a log does: check, write, record."""
-    manager.check_append(header, origin)
+    """Appends as a log does: check, write, record. A transactional batch was verified before."""
+    transaction = None
+    if header.is_transactional:
+        guard = manager.start_verification(
+            header.producer_id, header.producer_epoch, header.base_sequence, supports_epoch_bump=False, now_ms=NOW_MS
+        )
+        transaction = TransactionAppend(guard, supports_epoch_bump=False)
+    manager.check_append(header, origin, transaction=transaction)
     manager.record_append(header, base_offset=header.base_offset, timestamp=header.max_timestamp)
     manager.map_end_offset = header.next_offset
 
@@ -189,6 +198,35 @@ def test_transactions_that_end_out_of_order_keep_the_oldest_offset(manager: Prod
     manager.complete_transaction(first)
 
     assert manager.first_unstable_offset == 10
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_first_unstable_offset_is_that_of_a_walk_over_all_transactions(manager: ProducerStateManager, seed: int) -> None:
+    random_source = random.Random(seed)
+    ongoing: dict[int, int] = {}  # producer → first offset
+    unreplicated: list[CompletedTransaction] = []
+    high_watermark = 0
+
+    for offset in range(400):
+        if ongoing and random_source.random() < 0.5:
+            pid = random_source.choice(list(ongoing))
+            completed = end_transaction(manager, offset, pid=pid)
+            assert completed is not None
+            others = [first for other, first in ongoing.items() if other != pid]
+            assert manager.last_stable_offset(completed) == min(others, default=offset + 1)
+            manager.complete_transaction(completed)
+            unreplicated.append(CompletedTransaction(pid, ongoing.pop(pid), offset, False))
+        else:
+            pid = random_source.choice([pid for pid in range(30) if pid not in ongoing] or [30 + offset])
+            append(manager, batch(-1, pid=pid, offset=offset, transactional=True), AppendOrigin.COORDINATOR)
+            ongoing[pid] = offset
+        if random_source.random() < 0.3:
+            high_watermark = random_source.randint(high_watermark, offset + 1)
+            manager.on_high_watermark_updated(high_watermark)
+            unreplicated = [each for each in unreplicated if each.last_offset >= high_watermark]
+        expected = min([*ongoing.values(), *(each.first_offset for each in unreplicated)], default=None)
+        assert manager.first_unstable_offset == expected
+        assert manager.has_transactions == (expected is not None)
 
 
 def test_a_marker_without_records_completes_nothing(manager: ProducerStateManager) -> None:

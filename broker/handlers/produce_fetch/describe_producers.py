@@ -31,7 +31,7 @@ from protocol.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from storage.producer_state import ProducerStateEntry
+    from storage.producer_state_entry import ProducerStateEntry
 
 PRODUCER_BYTES = 41
 """Of one producer in an answer."""

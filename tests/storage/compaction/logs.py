@@ -12,6 +12,7 @@ from storage.disk import SYSTEM_DISK, Disk
 from storage.log import Log
 from storage.validation import AppendOrigin
 from tests.storage.conftest import NOW_MS, read_bytes
+from tests.support.transactions import verified
 from tests.support.turns import finished
 
 LIMIT_BYTES = 1 << 27
@@ -22,12 +23,8 @@ Pair = tuple[str | None, str | None]
 def put(log: Log, *pairs: Pair, timestamp: int = NOW_MS, now_ms: int = NOW_MS, **fields: object) -> None:
     """Append one batch of these keys and values."""
     records = [SimpleRecord(_encode(key), _encode(value), (), timestamp) for key, value in pairs]
-    log.append_as_leader(
-        memoryview(build_batch(records, **fields)),  # type: ignore[arg-type]
-        leader_epoch=0,
-        now_ms=now_ms,
-        origin=AppendOrigin.COORDINATOR,
-    )
+    data = memoryview(build_batch(records, **fields))  # type: ignore[arg-type]
+    log.append_as_leader(data, leader_epoch=0, now_ms=now_ms, origin=AppendOrigin.COORDINATOR, transaction=verified(log, data))
     log.set_high_watermark(log.log_end_offset)
 
 
