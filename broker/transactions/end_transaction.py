@@ -99,7 +99,7 @@ def _decide_from_2(
     is_replaced = _is_last_of_previous(transaction, request.producer)
     if transaction.producer_id != request.producer.producer_id and not is_replaced:
         return ProducerAnswer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    is_retry = is_replaced or transaction.producer_epoch == request.producer.producer_epoch + 1
+    is_retry = is_replaced or _is_one_before(transaction, request.producer)
     if not is_retry and transaction.producer_epoch != request.producer.producer_epoch:
         return ProducerAnswer(ErrorCode.PRODUCER_FENCED)
     verdict = FROM_2[transaction.state][2 * request.is_commit + is_retry]
@@ -108,6 +108,13 @@ def _decide_from_2(
     if verdict is not END:
         return ProducerAnswer(_ERRORS[verdict])
     return _prepared_with_bump(transaction, request.is_commit, new_producer_id, now_ms)
+
+
+def _is_one_before(transaction: Transaction, producer: ProducerIdAndEpoch) -> bool:
+    """Whether the producer has the epoch before the bump by the last end. Where that end did not bump it, by the rules below 2, the epoch
+    before is another producer's, which was fenced: Kafka tells it that its transaction is committed."""
+    has_bumped = transaction.client_transaction_version >= EPOCH_BUMP_VERSION
+    return has_bumped and transaction.producer_epoch == producer.producer_epoch + 1
 
 
 def _is_last_of_previous(transaction: Transaction, producer: ProducerIdAndEpoch) -> bool:

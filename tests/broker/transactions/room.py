@@ -192,11 +192,11 @@ class Room:
     def written(self, transactional_id: str) -> str:
         return shown_transaction(self.machine.table.find(transactional_id))
 
-    def records(self) -> list[tuple[str, TransactionLogValue | None]]:
-        """What is in the log."""
+    def records(self, batches: list[bytearray] | None = None) -> list[tuple[str, TransactionLogValue | None]]:
+        """What is in the log, or in these batches of it."""
         table = make_transaction_records(lambda: self.version)
         found: list[tuple[str, TransactionLogValue | None]] = []
-        for batch in self.log.batches:
+        for batch in self.log.batches if batches is None else batches:
             for position, _ in iterate_headers(batch):
                 for stored in iterate_records(batch, position):
                     record = table.decode(stored.key, stored.value)

@@ -766,6 +766,18 @@ def test_tombstones_that_are_refused_come_with_the_next_call():
 # Changes of the finalized version.
 
 
+def test_producer_that_was_fenced_below_version_2_is_told_so_by_the_rules_of_2():
+    """Kafka takes its epoch for that of a retry, and says that its transaction, which was aborted, is committed."""
+    room = begun(1)
+    room.init("t")
+    assert room.init("t") == "NONE 1000:2"
+    room.add("t", "1000:2", "a-0")
+    room.end("t", "1000:2", commit=True, version=0)
+    room.version = 2
+
+    assert room.end("t", "1000:1", commit=True, version=2) == "PRODUCER_FENCED"
+
+
 def test_upgrade_in_the_middle_of_a_transaction():
     room = begun(0)
     room.version = 2
