@@ -1,8 +1,8 @@
 """QuorumDriver: runs this node's raft replica on the loop: its timers, its disk, its peers and its listeners.
 
 It keeps the core's rule: a vote is on the disk before anything of the same Ready leaves, and the log is synchronised off the loop before
-the core is told that it is. Proposals made while an fsync runs share the next one. Listeners get what is committed in slices of
-SLICE_US, so that catching up holds the loop no longer than anything else does.
+the core is told that it is. Proposals made while an fsync runs share the next one. Listeners get what is committed by a LoopJob, so that
+catching up holds the loop no longer than anything else does.
 
 Source: org.apache.kafka.raft.KafkaRaftClientDriver, KafkaRaftClient's listener contexts.
 """
@@ -13,12 +13,13 @@ import asyncio
 import functools
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, Protocol
 
 from broker.loop.blocking import RunBlocking
 from broker.loop.clock import Clock, Timer
 from broker.loop.deferred import Deferred
+from broker.loop.job import LoopJob
 from broker.quorum.listening import BatchReader, ListenerContext
 from broker.quorum.log import QuorumLog
 from broker.quorum.quorum import Batch, QuorumListener
@@ -34,8 +35,6 @@ logger = logging.getLogger("barnabas.quorum")
 
 UNCOMMITTED_BATCHES_MAX = 10_000
 """Batches that may wait for their commit; more are refused, and clients try again."""
-SLICE_US = 2_000
-"""Microseconds of listeners' work before the loop serves others."""
 
 WriteVote = Callable[[Vote, int, Sequence[int]], None]
 """Stores the vote durably, in the form of this kraft.version, with the ids of the voters. Blocks. Raises StorageError."""
@@ -70,7 +69,6 @@ class QuorumDriver:
         reader: BatchReader,
         *,
         clock: Clock,
-        call_soon: Callable[..., Any],
         run_blocking: RunBlocking,
         write_vote: WriteVote,
         peers: Peers,
@@ -80,12 +78,12 @@ class QuorumDriver:
         self._log = log
         self._reader = reader
         self._clock = clock
-        self._call_soon = call_soon
         self._run_blocking = run_blocking
         self._write_vote = write_vote
         self._peers = peers
         self._on_failure = on_failure
         self._listeners: list[ListenerContext] = []
+        self._delivery = LoopJob(clock, self._deliver)
         self._proposed: deque[Batch] = deque()
         """This node's own batches of this epoch, not heard by all yet: listeners get these records, not copies decoded from the log."""
         self._proposed_epoch = 0
@@ -96,7 +94,6 @@ class QuorumDriver:
         self._timer: Timer | None = None
         self._is_writing_vote = False
         self._is_flushing = False
-        self._is_delivery_due = False
         self._is_closing = False
         self._is_closed = False
         replica.on_high_watermark = self._deliver_soon
@@ -200,8 +197,10 @@ class QuorumDriver:
         self._is_closing = True
         while self._tasks:
             await asyncio.wait(self._tasks)
-        while not self._is_closed and self._is_delivery_due:
-            self._deliver()
+        while not self._is_closed and self._delivery.is_waiting:
+            self._delivery.stop()
+            for _ in self._deliver():
+                pass
         if not self._is_closed:
             self._step(self._replica.stop)
         self._is_closed = True
@@ -312,21 +311,16 @@ class QuorumDriver:
     # -- the listeners ---------------------------------------------------------------------------------------------
 
     def _deliver_soon(self) -> None:
-        if not self._is_delivery_due and not self._is_closed:
-            self._is_delivery_due = True
-            self._call_soon(self._deliver)
+        if not self._is_closed:
+            self._delivery.resume()
 
-    def _deliver(self) -> None:
-        """Tell the listeners what they have not heard yet, as far as it is committed, for a slice of time."""
-        self._is_delivery_due = False
-        if self._is_closed:
-            return
-        end_us = self._clock.monotonic_us() + SLICE_US
+    def _deliver(self) -> Generator[None, None, None]:
+        """Tell the listeners what they have not heard yet, as far as it is committed."""
         try:
-            while self._deliver_next():
-                if self._clock.monotonic_us() >= end_us:
-                    self._deliver_soon()
-                    return
+            while not self._is_closed and self._deliver_next():
+                yield
+            if self._is_closed:
+                return
             for context in self._listeners:
                 context.maybe_change_leader(self._replica.raft)
         except Exception as error:

@@ -12,7 +12,7 @@ import functools
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from broker.loop.blocking import RunBlocking
 from broker.loop.clock import Clock
@@ -60,7 +60,6 @@ def open_quorum(
     cluster_id: str,
     clock: Clock,
     random_source: random.Random,
-    call_soon: Callable[..., Any],
     run_blocking: RunBlocking,
     disk: Disk = SYSTEM_DISK,
     peers: Peers | None = None,
@@ -88,7 +87,6 @@ def open_quorum(
         log,
         BatchReader(log, formats.decode),
         clock=clock,
-        call_soon=call_soon,
         run_blocking=run_blocking,
         write_vote=functools.partial(write_vote, log.log.directory, disk=disk),
         peers=peers or NoPeers(),

@@ -69,7 +69,6 @@ class QuorumServer:
             cluster_id=node.cluster_id,
             clock=node.clock,
             random_source=node.random,
-            call_soon=node.loop.call_soon,
             run_blocking=node.run_blocking,
             disk=node.platform.disk,
             peers=peers,

@@ -7,6 +7,7 @@ fall due before the end of the step. Two timers due at the same moment fire in t
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 from collections.abc import Callable
 from typing import Any
@@ -91,3 +92,12 @@ class ManualClock:
     def pending_timers(self) -> list[ManualTimer]:
         """Timers armed and neither fired nor cancelled, soonest first."""
         return [timer for _, _, timer in sorted(self._timers, key=lambda entry: entry[:2]) if not timer.is_cancelled]
+
+
+class LoopTurnsClock(ManualClock):
+    """A ManualClock beside a running loop: what is to be called without a delay is called in the loop's next turn, as production does."""
+
+    def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> Timer:  # type: ignore[override]
+        if delay_ms > 0:
+            return super().call_later(delay_ms, callback, *arguments)
+        return asyncio.get_running_loop().call_soon(callback, *arguments)

@@ -34,7 +34,7 @@ from config.server import ServerConfig
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.stored.metadata_records import BrokerEndpoint, BrokerRegistrationChangeRecord, RegisterBrokerRecord
 from storage.meta_properties import read_meta_properties
-from tests.support.clock import ManualClock
+from tests.support.clock import LoopTurnsClock
 from tests.support.doubles import stands_for
 from tests.support.services import request_context, services
 
@@ -91,7 +91,7 @@ class Room:
     replica: RaftReplica
     publisher: MetadataPublisher
     executor: HeldExecutor
-    clock: ManualClock
+    clock: LoopTurnsClock
     snapshots: SnapshotGenerator
     failures: list[Exception]
     controllers: list[Controller]
@@ -136,7 +136,7 @@ def make_room(
 ) -> Room:
     """Open the metadata log in `root`; its driver is not started."""
     config = config or ServerConfig(offsets_topic_replication_factor=1)
-    clock = ManualClock()
+    clock = LoopTurnsClock()
     cache = MetadataCache(ClusterState(), cluster_id=CLUSTER_ID, node_id=NODE_ID, config=config)
     executor = HeldExecutor()
     failures: list[Exception] = []
@@ -162,7 +162,6 @@ def make_room(
         cluster_id=CLUSTER_ID,
         clock=clock,
         random_source=random.Random(7),
-        call_soon=asyncio.get_running_loop().call_soon,
         run_blocking=executor.run_blocking,
         on_failure=fail,
     )

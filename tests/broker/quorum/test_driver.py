@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from broker.loop.turns import SLICE_US
 from broker.quorum.driver import Peers as DriverPeers
 from broker.quorum.driver import QuorumDriver
 from broker.quorum.listening import BatchReader, DecodeBatches
@@ -27,7 +28,7 @@ from protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, Fetc
 from protocol.messages.vote import VoteRequest
 from protocol.records import SimpleRecord, build_batch, iterate_headers, iterate_records
 from storage.errors import StorageError
-from tests.support.clock import ManualClock
+from tests.support.clock import LoopTurnsClock
 from tests.support.doubles import stands_for
 
 ME, OTHER = ReplicaKey(1, bytes(15) + b"\x01"), ReplicaKey(2, bytes(15) + b"\x02")
@@ -98,7 +99,7 @@ class Node:
         decode_batches: DecodeBatches = decode,
     ) -> None:
         self.root = root
-        self.clock = ManualClock()
+        self.clock = LoopTurnsClock()
         self.peers = Sent()
         self.failures: list[Exception] = []
         self.error: Exception | None = None
@@ -121,7 +122,6 @@ class Node:
             self.log,
             BatchReader(self.log, decode_batches),
             clock=self.clock,
-            call_soon=asyncio.get_running_loop().call_soon,
             run_blocking=self._run_blocking,
             write_vote=lambda *vote: write_vote(self.log.log.directory, *vote),
             peers=self.peers,
@@ -293,7 +293,7 @@ async def test_many_committed_batches_are_told_in_slices(tmp_path: Path, monkeyp
     node.gate.clear()
     for number in range(10):
         node.propose(number)
-    monkeypatch.setattr(node.clock, "monotonic_us", iter(range(0, 10**9, 3_000)).__next__)  # each look at the clock is past the slice
+    monkeypatch.setattr(node.clock, "monotonic_us", iter(range(0, 10**9, SLICE_US)).__next__)  # each look is at the end of the slice
 
     node.gate.set()
     counts = []
