@@ -204,6 +204,7 @@ class QuorumDriver:
         if not self._is_closed:
             self._step(self._replica.stop)
         self._is_closed = True
+        self._delivery.stop()
         while self._tasks:
             await asyncio.wait(self._tasks)
         if self._timer is not None:
@@ -375,6 +376,7 @@ class QuorumDriver:
             return
         self._failure = error
         self._is_closed = True
+        self._delivery.stop()
         if self._timer is not None:
             self._timer.cancel()
         is_start = self._caught_up is not None and not self._caught_up.done()

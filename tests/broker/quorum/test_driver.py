@@ -288,12 +288,24 @@ async def test_a_resigned_leader_is_told_at_once_and_proposes_no_more(tmp_path: 
     assert node.propose(8) == node.log.end_offset - 1
 
 
-async def test_many_committed_batches_are_told_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    node = await started(tmp_path)
+async def before_the_slices(root: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """Ten batches are proposed; each turn of the loop tells one of them once the gate is opened."""
+    node = await started(root)
     node.gate.clear()
     for number in range(10):
         node.propose(number)
     monkeypatch.setattr(node.clock, "monotonic_us", iter(range(0, 10**9, SLICE_US)).__next__)  # each look is at the end of the slice
+    return node
+
+
+async def until_some_are_told(node: Node) -> None:
+    node.gate.set()
+    while len(node.listener.numbers) < 3:
+        await asyncio.sleep(0)
+
+
+async def test_many_committed_batches_are_told_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = await before_the_slices(tmp_path, monkeypatch)
 
     node.gate.set()
     counts = []
@@ -302,6 +314,46 @@ async def test_many_committed_batches_are_told_in_slices(tmp_path: Path, monkeyp
         counts.append(len(node.listener.numbers))
 
     assert sorted(set(counts)) == list(range(11))
+
+
+async def test_a_close_between_two_slices_tells_the_rest_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = await before_the_slices(tmp_path, monkeypatch)
+    await until_some_are_told(node)
+    told_before = len(node.listener.numbers)
+
+    await node.driver.close()
+    await let_run()
+
+    assert told_before < 10 and node.listener.numbers == list(range(10))
+
+
+async def test_a_failure_between_two_slices_ends_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = await before_the_slices(tmp_path, monkeypatch)
+    await until_some_are_told(node)
+
+    def fail(*, now_ms: int) -> None:
+        raise StorageError("no space")
+
+    node.driver._step(fail)
+    told_before = list(node.listener.numbers)
+    await let_run()
+
+    assert node.listener.numbers == told_before == list(range(len(told_before))) and len(told_before) < 10
+    assert [str(failure) for failure in node.failures] == ["no space"]
+
+
+async def test_a_listener_that_fails_between_two_slices_hears_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = await before_the_slices(tmp_path, monkeypatch)
+    await until_some_are_told(node)
+    told_before = list(node.listener.numbers)
+
+    node.listener.error = AssertionError("contradiction")
+    await let_run()
+    node.listener.error = None
+    await let_run()
+
+    assert node.listener.numbers == told_before
+    assert [str(failure) for failure in node.failures] == ["contradiction"]
 
 
 # -- with another voter ----------------------------------------------------------------------------------------------------------------
