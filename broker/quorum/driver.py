@@ -1,10 +1,9 @@
-"""QuorumDriver: runs this node's raft replica on the loop: its timers, its disk, its peers and its listeners.
+"""QuorumDriver: runs this node's raft replica on the loop: its timers, its disk and its peers. A Delivery tells the listeners.
 
 It keeps the core's rule: a vote is on the disk before anything of the same Ready leaves, and the log is synchronised off the loop before
-the core is told that it is. Proposals made while an fsync runs share the next one. Listeners get what is committed by a LoopJob, so that
-catching up holds the loop no longer than anything else does.
+the core is told that it is. Proposals made while an fsync runs share the next one.
 
-Source: org.apache.kafka.raft.KafkaRaftClientDriver, KafkaRaftClient's listener contexts.
+Source: org.apache.kafka.raft.KafkaRaftClientDriver.
 """
 
 from __future__ import annotations
@@ -12,15 +11,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from broker.loop.blocking import RunBlocking
 from broker.loop.clock import Clock, Timer
 from broker.loop.deferred import Deferred
-from broker.loop.job import LoopJob
-from broker.quorum.listening import BatchReader, ListenerContext
+from broker.quorum.delivery import Delivery
+from broker.quorum.listening import BatchReader
 from broker.quorum.log import QuorumLog
 from broker.quorum.quorum import Batch, QuorumListener
 from broker.quorum.raft import Outgoing, Ready
@@ -32,9 +30,6 @@ from storage.errors import StorageError
 from storage.flush import FlushWork
 
 logger = logging.getLogger("barnabas.quorum")
-
-UNCOMMITTED_BATCHES_MAX = 10_000
-"""Batches that may wait for their commit; more are refused, and clients try again."""
 
 WriteVote = Callable[[Vote, int, Sequence[int]], None]
 """Stores the vote durably, in the form of this kraft.version, with the ids of the voters. Blocks. Raises StorageError."""
@@ -76,27 +71,20 @@ class QuorumDriver:
     ) -> None:
         self._replica = replica
         self._log = log
-        self._reader = reader
         self._clock = clock
         self._run_blocking = run_blocking
         self._write_vote = write_vote
         self._peers = peers
         self._on_failure = on_failure
-        self._listeners: list[ListenerContext] = []
-        self._delivery = LoopJob(clock, self._deliver)
-        self._proposed: deque[Batch] = deque()
-        """This node's own batches of this epoch, not heard by all yet: listeners get these records, not copies decoded from the log."""
-        self._proposed_epoch = 0
+        self._delivery = Delivery(replica.raft, log, reader, clock, self._fail)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._caught_up: asyncio.Future[None] | None = None
-        self._catch_up_offset: int | None = None
         self._failure: Exception | None = None
         self._timer: Timer | None = None
         self._is_writing_vote = False
         self._is_flushing = False
         self._is_closing = False
         self._is_closed = False
-        replica.on_high_watermark = self._deliver_soon
+        replica.on_high_watermark = self._delivery.resume
         replica.raft.to_wall_clock_ms = lambda monotonic_ms: monotonic_ms + clock.now_ms() - clock.monotonic_ms()
 
     # -- Quorum ----------------------------------------------------------------------------------------------------
@@ -128,13 +116,12 @@ class QuorumDriver:
         return self._log.end_offset
 
     def register(self, listener: QuorumListener) -> None:
-        self._listeners.append(ListenerContext(listener))
-        self._deliver_soon()
+        self._delivery.register(listener)
 
     def propose(self, epoch: int, records: Sequence[Any]) -> int:
         if self._is_closed or self._is_closing:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "The metadata log is closed.")
-        if len(self._proposed) >= UNCOMMITTED_BATCHES_MAX:
+        if self._delivery.is_full:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Too many metadata changes are waiting.")
         base_offset = self._log.end_offset
         try:
@@ -142,10 +129,7 @@ class QuorumDriver:
         except StorageError as error:
             self._fail(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log cannot be written.") from error
-        if epoch != self._proposed_epoch:
-            self._proposed.clear()
-            self._proposed_epoch = epoch
-        self._proposed.append(Batch(base_offset, offset, epoch, records))
+        self._delivery.note_proposed(Batch(base_offset, offset, epoch, records))
         self._drive()
         return offset
 
@@ -184,12 +168,9 @@ class QuorumDriver:
         """Returns once the listeners have heard all that the quorum had committed when its leader was first heard of, and who leads.
 
         Raises what made this node fail meanwhile."""
-        if self._caught_up is None:
-            self._caught_up = asyncio.get_running_loop().create_future()
-            self._deliver_soon()
         if self._failure is not None:
             raise self._failure
-        await self._caught_up
+        await self._delivery.caught_up()
 
     async def close(self) -> None:
         """Make durable what was proposed, and tell what is committed by that; then resign if this node leads, and take no further part.
@@ -197,14 +178,10 @@ class QuorumDriver:
         self._is_closing = True
         while self._tasks:
             await asyncio.wait(self._tasks)
-        while not self._is_closed and self._delivery.is_waiting:
-            self._delivery.stop()
-            for _ in self._deliver():
-                pass
+        self._delivery.close()
         if not self._is_closed:
             self._step(self._replica.stop)
         self._is_closed = True
-        self._delivery.stop()
         while self._tasks:
             await asyncio.wait(self._tasks)
         if self._timer is not None:
@@ -251,10 +228,7 @@ class QuorumDriver:
             self._is_flushing = True
             self._begin(self._flush())
         self._arm_timer()
-        if self._listeners and any(context.wants_leader(self._replica.raft) for context in self._listeners):
-            self._deliver_soon()
-        elif self._catch_up_offset is None and self._caught_up is not None and self.committed_end_offset is not None:
-            self._deliver_soon()  # if a snapshot brought everything, nothing is committed that would end the wait for it
+        self._delivery.resume_if_due()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -309,79 +283,14 @@ class QuorumDriver:
         delay_ms = max(self._replica.wake_ms - self._clock.monotonic_ms(), 0)
         self._timer = self._clock.call_later(min(delay_ms, 60_000), self._step, self._replica.poll)
 
-    # -- the listeners ---------------------------------------------------------------------------------------------
-
-    def _deliver_soon(self) -> None:
-        if not self._is_closed:
-            self._delivery.resume()
-
-    def _deliver(self) -> Generator[None, None, None]:
-        """Tell the listeners what they have not heard yet, as far as it is committed."""
-        try:
-            while not self._is_closed and self._deliver_next():
-                yield
-            if self._is_closed:
-                return
-            for context in self._listeners:
-                context.maybe_change_leader(self._replica.raft)
-        except Exception as error:
-            # Also a bug of a listener: what this node makes of the log would differ from what the others make of it.
-            self._fail(error)
-            return
-        self._maybe_catch_up()
-
-    def _deliver_next(self) -> bool:
-        """Tell those listeners that are furthest behind one batch, or a snapshot. Listeners that began together stay together, so
-        that a batch is decoded once; the first registered hears first. Returns False when all have heard everything."""
-        committed = self._replica.raft.high_watermark
-        if committed is None or not self._listeners:
-            return False
-        next_offset = min(context.next_offset for context in self._listeners)
-        if next_offset >= committed:
-            return False
-        behind = [context for context in self._listeners if context.next_offset == next_offset]
-        if behind[0].needs_snapshot(self._log.start_offset):
-            snapshot = self._log.latest_snapshot
-            for context in behind:
-                if snapshot is None:
-                    context.next_offset = 0
-                else:
-                    context.load(self._reader.open_snapshot(snapshot))
-            return True
-        batch = self._find_proposed(next_offset) or self._reader.read(next_offset, committed)
-        for context in behind:
-            context.commit(batch)
-        return True
-
-    def _find_proposed(self, offset: int) -> Batch | None:
-        """This node's own batch at `offset`, as it was proposed."""
-        proposed = self._proposed
-        if self._proposed_epoch != self.epoch:
-            proposed.clear()  # the leader of a newer epoch may have had them cut off: the log knows what is left of them
-        while proposed and proposed[0].offset < offset:
-            proposed.popleft()
-        return proposed[0] if proposed and proposed[0].base_offset == offset else None
-
-    def _maybe_catch_up(self) -> None:
-        if self._caught_up is None or self._caught_up.done():
-            return
-        if self._catch_up_offset is None:
-            self._catch_up_offset = self.committed_end_offset
-        target = self._catch_up_offset
-        if target is not None and all(context.next_offset >= target for context in self._listeners):
-            self._caught_up.set_result(None)
-
     def _fail(self, error: Exception) -> None:
         if self._failure is not None:
             return
         self._failure = error
         self._is_closed = True
-        self._delivery.stop()
         if self._timer is not None:
             self._timer.cancel()
-        is_start = self._caught_up is not None and not self._caught_up.done()
-        if self._caught_up is not None and is_start:
-            self._caught_up.set_exception(error)
+        is_start = self._delivery.fail(error)
         if not is_start or not isinstance(error, StorageError):  # the start itself says why it ends
             logger.error("the metadata log failed: %s", error, exc_info=None if isinstance(error, StorageError) else error)
         self._on_failure(error)

@@ -142,6 +142,7 @@ class Node:
     def kill(self) -> None:
         """What a killed process leaves: everything that was written, and nothing is closed in order."""
         self.driver._is_closed = True
+        self.driver._delivery.fail(AssertionError("killed"))
         self.log.close()
 
     @property
