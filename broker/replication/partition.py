@@ -1,6 +1,7 @@
 """Partition: one replica of one partition on this broker, above its log (kafka.cluster.Partition).
 
-It owns the role and the leader epoch. `in_sync` owns a leader's state of the other replicas; the log owns the bytes and the offsets.
+It owns the role and the leader epoch, against which PartitionChecks checks requests. `in_sync` owns a leader's state of the other replicas;
+the log owns the bytes and the offsets.
 
 Invariant: the high watermark never goes back while this broker leads. No record is acknowledged while a replica that may be in the ISR
 lacks it. Times are monotonic milliseconds, given by the caller, except `now_ms` of an append, which is the wall clock.
@@ -26,6 +27,7 @@ from broker.replication.fetcher.fetcher_control import FetcherControl, InitialFe
 from broker.replication.isr.follower import Follower
 from broker.replication.isr.in_sync_replicas import InSyncReplicas, ReplicaFacts
 from broker.replication.isr.isr_state import ALL_IN_SYNC, IsrProposal, OnIsrAnswer, PendingIsr
+from broker.replication.partition_checks import PartitionChecks
 from broker.replication.partition_role import DELETED, FOLLOWER, LEADER, OFFLINE, PartitionRole
 from config.topic import LONG_MAX
 from protocol.errors import ErrorCode, KafkaError
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from broker.observability.metrics import BrokerTopicMetrics
     from config.topic import LogConfig
     from protocol.messages.alter_partition import AlterPartitionResponsePartitionData
-    from storage.leader_epochs import EpochEndOffset
     from storage.log import Log
     from storage.log_results import AppendResult
 
@@ -64,23 +65,16 @@ class PartitionEnvironment(ReplicaFacts, Protocol):
         """The high watermark moved outside an append or a fetch: wake the requests that wait for it."""
 
 
-class Partition:
+class Partition(PartitionChecks):
     """See the module's docstring."""
 
     __slots__ = (
         "_commits_at_append",
         "_environment",
-        "_node_id",
         "followers",
         "has_flush_limit",
-        "in_sync",
-        "leader_epoch",
-        "leader_id",
-        "log",
         "metrics",
         "partition",
-        "replicas",
-        "role",
         "sessions",
         "topic",
         "topic_id",
@@ -101,15 +95,10 @@ class Partition:
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
-        self.log = log
-        self.leader_id, self.leader_epoch = NO_LEADER, NO_EPOCH
-        self.replicas: tuple[int, ...] = ()
-        self.role = PartitionRole.NONE
-        self.in_sync = InSyncReplicas(repr(self), node_id, log, environment)
+        super().__init__(node_id, log, InSyncReplicas(repr(self), node_id, log, environment))
         self.followers = self.in_sync.followers  # the same dict: saves a look-up for every produce
         self.metrics = metrics
         self.sessions: dict[PartitionWatcher, None] = {}  # notified when it changes; sessions add and remove themselves
-        self._node_id = node_id
         self._environment = environment
         self.has_flush_limit = self.waits_for_flush = False
         self._commits_at_append = False  # one replica, no waiting for fsync: the high watermark is the log end
@@ -202,72 +191,6 @@ class Partition:
         self.waits_for_flush = config.flush_messages == FLUSH_EVERY_MESSAGE
         self._commits_at_append = not self.followers and not self.waits_for_flush
         self.log.tail = TailCache() if self.followers else None
-
-    # -- checks ----------------------------------------------------------------------------------------------------
-
-    @property
-    def partition_epoch(self) -> int:
-        return self.in_sync.state.partition_epoch
-
-    @property
-    def is_leader(self) -> bool:
-        return self.role is LEADER
-
-    @property
-    def is_offline(self) -> bool:
-        return self.role is OFFLINE
-
-    @property
-    def is_deleted(self) -> bool:
-        return self.role is DELETED
-
-    @property
-    def is_under_min_isr(self) -> bool:
-        return len(self.isr) < self.in_sync.min_isr
-
-    @property
-    def is_at_min_isr(self) -> bool:
-        return len(self.isr) == self.in_sync.min_isr
-
-    @property
-    def is_flush_due(self) -> bool:
-        """Whether at least flush.messages records are not durable yet."""
-        log = self.log
-        return log.log_end_offset - log.durable_end_offset >= log.config.flush_messages
-
-    @property
-    def is_under_replicated(self) -> bool:
-        return self.is_leader and len(self.isr) < len(self.replicas)
-
-    def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """Raise FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH unless the requester's epoch is ours; -1 is not checked (KIP-320)."""
-        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
-            if current_leader_epoch < self.leader_epoch:
-                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
-
-    def get_readable_log(self, current_leader_epoch: int, only_leader: bool) -> Log:
-        """Returns the log if a request of that epoch may be answered here. The epoch is checked before the leadership, as in Kafka."""
-        self.check_leader_epoch(current_leader_epoch)
-        role = self.role
-        if role is OFFLINE or role is DELETED or (only_leader and role is not LEADER):
-            raise KafkaError(self.absence_error())
-        return self.log
-
-    def absence_error(self) -> ErrorCode:
-        """The error code that tells why the leader's log is not here."""
-        if self.role is OFFLINE:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        is_topic_gone = self.role is DELETED and self._node_id in self.replicas
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic_gone else ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    def end_offset(self, isolation: FetchIsolation) -> int:
-        """The offset up to which (exclusive) a reader of that isolation may read."""
-        if isolation is FetchIsolation.HIGH_WATERMARK:
-            return self.log.high_watermark
-        if isolation is FetchIsolation.TXN_COMMITTED:
-            return self.log.last_stable_offset
-        return self.log.log_end_offset
 
     # -- appending and reading -------------------------------------------------------------------------------------
 
@@ -385,10 +308,6 @@ class Partition:
         end_offset = (log.log_end_offset, log.high_watermark, log.last_stable_offset)[isolation]  # end_offset(), without the call
         return end_offset <= target.fetch_offset <= log.log_end_offset and target.fetch_offset >= log.log_start_offset
 
-    def end_offset_for_epoch(self, current_leader_epoch: int, leader_epoch: int) -> EpochEndOffset:
-        """Returns where `leader_epoch` ends in the leader's log (OffsetForLeaderEpoch)."""
-        return self.get_readable_log(current_leader_epoch, True).end_offset_for_epoch(leader_epoch)
-
     # -- followers and the high watermark --------------------------------------------------------------------------
 
     def get_follower(self, node_id: int, current_leader_epoch: int) -> Follower:
@@ -477,11 +396,6 @@ class Partition:
         return True
 
     # -- the in-sync replicas --------------------------------------------------------------------------------------
-
-    @property
-    def isr(self) -> tuple[int, ...]:
-        """The ISR that the controller has committed."""
-        return self.in_sync.state.isr
 
     def maybe_shrink_isr(self, now_ms: int) -> None:
         """Propose an ISR without the replicas that fell behind. Called by IsrExpiration."""
