@@ -22,6 +22,7 @@ from broker.quorum.raft_requests import RaftRequests
 from broker.quorum.raft_state import Follower, RaftState
 from broker.replication import hosted_partitions
 from broker.replication.fetcher.fetcher_control import InitialFetch
+from broker.replication.fetcher.follower_logs import FollowerLogs
 from broker.replication.fetcher.leader_fetcher import LeaderFetcher
 from broker.replication.isr.follower import NO_BROKER_EPOCH
 from broker.replication.isr.in_sync_replicas import InSyncReplicas
@@ -193,7 +194,7 @@ def take_logs_by_their_names() -> Iterator[None]:
 @contextmanager
 def refuse_the_batch_that_holds_the_start() -> Iterator[None]:
     """A replica that begins at its leader's log start, within a batch, does not begin with the whole batch."""
-    with patch.object(LeaderFetcher, "_begin_with_batch", lambda self, state, records, now_ms: True):
+    with patch.object(FollowerLogs, "_begin_with_batch", lambda self, state, records, now_ms: True):
         yield
 
 

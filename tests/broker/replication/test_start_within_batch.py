@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replication.fetcher.leader_fetcher import CHECKPOINT_WAIT_MS
+from broker.replication.fetcher.follower_logs import CHECKPOINT_WAIT_MS
 from broker.replication.partition import Partition
 from protocol.messages.fetch import FetchRequest
 from tests.broker.replication.fetcher.test_leader_fetcher import Exchange, asked, data, out_of_range

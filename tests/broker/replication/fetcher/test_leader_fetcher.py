@@ -10,7 +10,8 @@ import pytest
 
 from broker.observability.limited_log import LimitedLog
 from broker.replication.fetcher.fetcher_control import FollowedPartition
-from broker.replication.fetcher.leader_fetcher import CHECKPOINT_WAIT_MS, FetcherSettings, FollowerEvents, LeaderFetcher, logger
+from broker.replication.fetcher.follower_logs import CHECKPOINT_WAIT_MS, FollowerEvents
+from broker.replication.fetcher.leader_fetcher import FetcherSettings, LeaderFetcher, logger
 from broker.replication.fetcher.versions import leader_versions
 from broker.replication.partition import Partition
 from protocol import codec
