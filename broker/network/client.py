@@ -4,52 +4,38 @@ Requests are answered in their order, as every Kafka server answers them; the co
 `in_flight_max` are in flight; a bounded number of others waits here. A request that is not answered in time ends the connection, because a
 late answer could be taken for that to another request. Every `send` ends in exactly one call of its callback.
 
-Source: org.apache.kafka.clients.NetworkClient, InFlightRequests, NodeApiVersions.
+Source: org.apache.kafka.clients.NetworkClient, NodeApiVersions.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-import struct
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from enum import Enum
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 from broker.loop.clock import Clock, Timer
-from broker.network.outbox import Chunk, Outbox
+from broker.network.outbox import Outbox
+from broker.network.peer_protocol import PeerProtocol
+from broker.network.peer_requests import OnAnswer, PeerCodecs, PeerRequest, api_of, read_answer
+from broker.network.reconnects import CONNECT_TIMEOUTS_MS, Reconnects
 from broker.network.sockets import Network, connect_within
 from broker.observability.limited_log import LimitedLog
-from protocol import codec
 from protocol.apis import API_VERSIONS_KEY, DECLARED, Api
 from protocol.errors import DecodeError, ErrorCode
-from protocol.framing import BufferPool, FrameAssembler, skip_tags
+from protocol.framing import BufferPool, FrameAssembler
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 log = logging.getLogger("barnabas.network")
 
 WAITING_MAX = 1_000  # waiting requests; more are refused at once
-BACKOFF_MIN_MS = 50
-BACKOFF_MAX_MS = 1_000
-BACKOFF_GROWTH = 5, 4
-"""A fraction. A peer that was away for a while is found at most a fifth of that time after its return, where Kafka's doubling back-off
-takes as long again."""
-CONNECT_TIMEOUTS_MS = (10_000, 30_000)
-"""The first attempt's and the longest: socket.connection.setup.timeout.ms and socket.connection.setup.timeout.max.ms of Kafka's clients.
-Each timeout in a row doubles the time of the next attempt."""
-TIMEOUT_DOUBLINGS_MAX = 16
 API_VERSIONS_VERSION = 3
 SOFTWARE_NAME = "barnabas"
+SOFTWARE_VERSION = "0"
 LOST_CONNECTIONS = "connections to peers lost"  # a kind of log line
-
-_HEADER = struct.Struct(">ihhih")  # size, API key, API version, correlation id, client id's size
-_CORRELATION_ID = struct.Struct(">i")
-
-OnAnswer = Callable[[Any | None], None]
-"""Called once: with the response, or None when there is none (not connected, lost, timed out, not spoken by the peer)."""
 
 
 class State(Enum):
@@ -63,35 +49,10 @@ class State(Enum):
     CLOSED = "closed"
 
 
-class _Codecs(NamedTuple):
-    """The encoder and the decoder for one API at one version."""
-
-    encode: Callable[[Any], Sequence[Any]]
-    decode: Callable[[memoryview, int], tuple[Any, int]]
-    request_tags: bytes
-    has_response_tags: bool
-
-
-class _Request:
-    """One request: `version` is None for the newest that both sides support. `codecs` are set when it is sent."""
-
-    __slots__ = ("api", "codecs", "correlation_id", "deadline_ms", "message", "on_answer", "version")
-
-    codecs: _Codecs
-
-    def __init__(self, message: Any, api: Api, version: int | None, on_answer: OnAnswer) -> None:
-        self.message = message
-        self.api = api
-        self.version = version
-        self.on_answer = on_answer
-        self.correlation_id = 0
-        self.deadline_ms = 0
-
-
 class PeerConnection:
     """One peer at one address; connects at the first request and again after a loss, as long as there is something to send.
 
-    The owner is the code that sends to the peer. Callbacks come on the loop, never from inside `send`."""
+    Satisfies FrameReceiver. The owner is the code that sends to the peer. Callbacks come on the loop, never from inside `send`."""
 
     def __init__(
         self,
@@ -109,12 +70,10 @@ class PeerConnection:
         max_frame_size: int,
         in_flight_max: int = 5,
         connect_timeouts_ms: tuple[int, int] = CONNECT_TIMEOUTS_MS,
-        software_version: str = "0",
     ) -> None:
         self.host = host
         self.port = port
         self.state = State.IDLE
-        self._client_id = client_id.encode()
         self._network = network
         self._loop = loop
         self._executor = executor
@@ -124,16 +83,12 @@ class PeerConnection:
         self._request_timeout_ms = request_timeout_ms
         self._max_frame_size = max_frame_size
         self._in_flight_max = in_flight_max
-        self._connect_timeout_ms, self._connect_timeout_max_ms = connect_timeouts_ms
-        self._connect_timeouts_count = 0  # in a row
-        self._software_version = software_version
+        self._reconnects = Reconnects(connect_timeouts_ms)
+        self._codecs = PeerCodecs(client_id)
         self._log = LimitedLog(log, clock)
-        self._protocol: _Protocol | None = None
-        self._waiting: deque[_Request] = deque()
-        self._in_flight: deque[_Request] = deque()
-        self._next_correlation_id = 1
-        self._codecs: dict[tuple[int, int], _Codecs] = {}  # by API key and version: those that were sent
-        self._backoff_ms = 0
+        self._protocol: PeerProtocol | None = None
+        self._waiting: deque[PeerRequest] = deque()
+        self._in_flight: deque[PeerRequest] = deque()
         self._backoff_timer: Timer | None = None
         self._deadline_timer: Timer | None = None
         self._looks_for_late_ms = 0  # when that timer fires
@@ -147,7 +102,7 @@ class PeerConnection:
     def send(self, message: Any, on_answer: OnAnswer, *, version: int | None = None, timeout_ms: int | None = None) -> None:
         """Send `message` in `version`, by default the newest that both sides support."""
         api = api_of(message)
-        request = _Request(message, api, version, on_answer)
+        request = PeerRequest(message, api, version, on_answer)
         if self.state is State.CLOSED or len(self._waiting) >= WAITING_MAX:
             self._loop.call_soon(on_answer, None)
             return
@@ -184,15 +139,13 @@ class PeerConnection:
         self._run_in_background(self._open())
 
     async def _open(self) -> None:
-        protocol = _Protocol(self)
-        timeout_ms = min(self._connect_timeout_ms << self._connect_timeouts_count, self._connect_timeout_max_ms)
+        protocol = PeerProtocol(self)
+        timeout_ms = self._reconnects.connect_timeout_ms
         try:
             transport, _ = await connect_within(timeout_ms, self._clock, self._network, self.host, self.port, lambda: protocol)
-            self._connect_timeouts_count = 0
+            self._reconnects.attempt_ended(None)
         except OSError as error:
-            self._connect_timeouts_count = (
-                min(self._connect_timeouts_count + 1, TIMEOUT_DOUBLINGS_MAX) if type(error) is TimeoutError else 0
-            )
+            self._reconnects.attempt_ended(error)
             if self.state is State.CONNECTING:
                 self._lost(f"cannot connect: {error}")
             return
@@ -201,8 +154,8 @@ class PeerConnection:
             return
         self._protocol = protocol
         self.state = State.NEGOTIATING
-        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=self._software_version)
-        negotiation = _Request(request, DECLARED[API_VERSIONS_KEY], API_VERSIONS_VERSION, self._negotiated)
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+        negotiation = PeerRequest(request, DECLARED[API_VERSIONS_KEY], API_VERSIONS_VERSION, self._negotiated)
         self._limit_time(negotiation, self._request_timeout_ms)
         self._write(negotiation, API_VERSIONS_VERSION)
 
@@ -214,7 +167,7 @@ class PeerConnection:
             return
         self.versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
         self.state = State.READY
-        self._backoff_ms = 0
+        self._reconnects.end_backoff()
         self._send_waiting()
 
     def _lost(self, reason: str) -> None:
@@ -228,9 +181,7 @@ class PeerConnection:
         under_way, self._in_flight = self._in_flight, deque()
         for request in under_way:
             self._finish(request, None)
-        numerator, denominator = BACKOFF_GROWTH
-        self._backoff_ms = min(max(self._backoff_ms * numerator // denominator, BACKOFF_MIN_MS), BACKOFF_MAX_MS)
-        self._backoff_timer = self._clock.call_later(self._backoff_ms, self._backoff_over)
+        self._backoff_timer = self._clock.call_later(self._reconnects.grow_backoff(), self._backoff_over)
         if was_established:
             self.on_lost()
         else:
@@ -259,40 +210,17 @@ class PeerConnection:
             else:
                 self._write(request, version)
 
-    def _write(self, request: _Request, version: int) -> None:
-        api, client_id = request.api, self._client_id
-        codecs = self._codecs.get((api.key, version)) or self._make_codecs(api, version)
-        request.correlation_id, request.codecs = self._next_correlation_id, codecs
-        self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
-        tags = codecs.request_tags
-        chunks = codecs.encode(request.message)
-        size = _HEADER.size - 4 + len(client_id) + len(tags) + sum(map(len, chunks))
-        head = _HEADER.pack(size, api.key, version, request.correlation_id, len(client_id)) + client_id + tags
+    def _write(self, request: PeerRequest, version: int) -> None:
+        chunks = self._codecs.write(request, version)
         self._in_flight.append(request)
         assert self._protocol is not None
-        self._protocol.send([head + chunks[0]] if len(chunks) == 1 else [head, *chunks])
-
-    def _make_codecs(self, api: Api, version: int) -> _Codecs:
-        codecs = self._codecs[api.key, version] = _Codecs(
-            codec.chunks_encoder(api.request_class, version),
-            codec.decoder(api.response_class, version),
-            b"\x00" if api.request_header_version(version) >= 2 else b"",
-            api.response_header_version(version) >= 1,
-        )
-        return codecs
+        self._protocol.send(chunks)
 
     def frame_received(self, frame: memoryview) -> None:
-        """One response; DecodeError when it is not the one that is expected."""
-        if len(frame) < _CORRELATION_ID.size or not self._in_flight:
+        if not self._in_flight:
             raise DecodeError("a response that nobody asked for")
-        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
         request = self._in_flight[0]
-        if correlation_id != request.correlation_id:
-            raise DecodeError(f"a response to request {correlation_id}, {request.correlation_id} is expected")
-        position = _CORRELATION_ID.size
-        if request.codecs.has_response_tags:
-            position = skip_tags(frame, position)
-        response, _ = request.codecs.decode(frame, position)
+        response = read_answer(frame, request)
         self._in_flight.popleft()
         request.on_answer(response)  # at once: views in the response are valid during this call only
         self._send_waiting()
@@ -303,27 +231,23 @@ class PeerConnection:
         return self._protocol is not None and self._protocol.is_behind
 
     def peer_takes_more(self) -> None:
-        """Called by the connection when the peer has caught up."""
         self._send_waiting()
 
     def make_outbox(self, transport: asyncio.Transport, on_writable: Callable[[], None], on_broken: Callable[[str], None]) -> Outbox:
-        """As for an accepted connection."""
-
         def broken(reason: str) -> None:
             self._loop.call_soon(on_broken, reason)  # never from inside `send`
 
         return Outbox(self._network.make_layer(transport), self._loop, self._executor, on_writable=on_writable, on_broken=broken)
 
     def make_assembler(self, on_frame: Callable[[memoryview], bool]) -> FrameAssembler:
-        """Returns the assembler that splits the received bytes into answers."""
         return FrameAssembler(on_frame, max_frame_size=self._max_frame_size, pool=self._pool)
 
-    def connection_ended(self, protocol: _Protocol, reason: str) -> None:
+    def connection_ended(self, protocol: PeerProtocol, reason: str) -> None:
         if protocol is self._protocol:
             self._protocol = None
             self._lost(reason)
 
-    def _limit_time(self, request: _Request, timeout_ms: int) -> None:
+    def _limit_time(self, request: PeerRequest, timeout_ms: int) -> None:
         """Give up waiting for its answer after `timeout_ms`. One timer serves all requests and is not cancelled by answers in time: a
         timer for each request costs a replica fetcher 2 µs an exchange."""
         request.deadline_ms = self._clock.monotonic_ms() + timeout_ms
@@ -346,7 +270,7 @@ class PeerConnection:
         if deadline_ms is not None and self._deadline_timer is None:  # else a late answer's callback has sent another request
             self._look_for_late_at(deadline_ms, max(1, deadline_ms - now_ms))
 
-    def _timed_out(self, request: _Request) -> None:
+    def _timed_out(self, request: PeerRequest) -> None:
         if request in self._waiting:
             self._waiting.remove(request)
             request.on_answer(None)
@@ -358,98 +282,6 @@ class PeerConnection:
             while requests:
                 self._finish(requests.popleft(), None)
 
-    def _finish(self, request: _Request, response: Any | None) -> None:
+    def _finish(self, request: PeerRequest, response: Any | None) -> None:
         """Call back in a later turn: the caller may be in the middle of an operation."""
         self._loop.call_soon(request.on_answer, response)
-
-
-class _Protocol(asyncio.BufferedProtocol):
-    """asyncio's side of one connection."""
-
-    def __init__(self, peer: PeerConnection) -> None:
-        self._peer: PeerConnection | None = peer
-        self._assembler = peer.make_assembler(self._frame)
-        self._transport: asyncio.Transport | None = None
-        self._outbox: Outbox | None = None
-
-    @property
-    def is_behind(self) -> bool:
-        return self._outbox is not None and self._outbox.is_behind
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's transports don't inherit asyncio's
-        if self._peer is not None:
-            self._outbox = self._peer.make_outbox(self._transport, self._writable, self._end)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._assembler.get_buffer()
-
-    def buffer_updated(self, nbytes: int) -> None:
-        try:
-            self._assembler.buffer_updated(nbytes)
-        except DecodeError as error:
-            self._end(f"malformed answer: {error}")
-
-    def eof_received(self) -> bool:
-        self._end("closed by the peer")  # now, because `connection_lost` comes a turn later
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._close_outbox()
-        self._transport = None
-        self._end(str(exc) if exc is not None else "closed by the peer")
-
-    def pause_writing(self) -> None:
-        if self._outbox is not None:
-            self._outbox.pause_writing()
-
-    def resume_writing(self) -> None:
-        if self._outbox is not None:
-            self._outbox.resume_writing()
-
-    def send(self, chunks: Sequence[Chunk]) -> None:
-        if self._outbox is None:
-            return
-        for chunk in chunks:
-            self._outbox.push(chunk)
-        self._outbox.flush()
-
-    def abort(self) -> None:
-        self._peer = None
-        self._close_outbox()
-        self._assembler.close()
-        if self._transport is not None:
-            self._transport.abort()
-
-    def _writable(self) -> None:
-        if self._peer is not None:
-            self._peer.peer_takes_more()
-
-    def _close_outbox(self) -> None:
-        outbox, self._outbox = self._outbox, None
-        if outbox is not None:
-            outbox.close()
-
-    def _frame(self, frame: memoryview) -> bool:
-        if self._peer is not None:
-            self._peer.frame_received(frame)
-        return True
-
-    def _end(self, reason: str) -> None:
-        peer, self._peer = self._peer, None
-        self._close_outbox()
-        self._assembler.close()
-        if self._transport is not None:
-            self._transport.abort()
-        if peer is not None:
-            peer.connection_ended(self, reason)
-
-
-def api_of(message: Any) -> Api:
-    """The API that `message` is a request of."""
-    return _api_of_class(type(message).__name__)
-
-
-@functools.cache
-def _api_of_class(class_name: str) -> Api:
-    return next(each for each in DECLARED.values() if each.name == class_name.removesuffix("Request"))

@@ -14,7 +14,8 @@ import pytest
 from broker.dispatch import KafkaApis
 from broker.loop.clock import SystemClock
 from broker.loop.turns import Turns
-from broker.network.client import CONNECT_TIMEOUTS_MS, PeerConnection, State
+from broker.network.client import PeerConnection, State
+from broker.network.reconnects import CONNECT_TIMEOUTS_MS
 from broker.network.sockets import SystemNetwork
 from protocol import codec
 from protocol.apis import DECLARED

@@ -24,8 +24,8 @@ from broker.dispatch import KafkaApis
 from broker.loop.deferred import Deferred
 from broker.loop.turns import Turns
 from broker.metadata.metadata_cache import MetadataCache
-from broker.network.client import api_of
 from broker.network.context import ConnectionFacts, ListenerFacts
+from broker.network.peer_requests import api_of
 from broker.observability.metrics import Metrics
 from broker.replication.fetcher.fetcher_control import FetchersOnDemand
 from broker.replication.fetcher.manager import ReplicaFetcherManager

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from broker.loop.deferred import Deferred
-from broker.network.client import api_of
 from broker.network.context import ConnectionFacts, ListenerFacts
+from broker.network.peer_requests import api_of
 from broker.replication.partition import Partition
 from protocol import codec
 from protocol.errors import ErrorCode

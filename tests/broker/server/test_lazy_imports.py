@@ -18,7 +18,7 @@ SPARED = {
     *("argparse", "tempfile", "http.server", "multiprocessing"),
     "broker.replication.isr.isr_changes",
     "broker.controller.partition_control",
-    "broker.network.client",
+    *("broker.network.client", "broker.network.peer_protocol", "broker.network.peer_requests", "broker.network.reconnects"),
 }
 SPARED_FOLDERS = ("broker.cluster.", "broker.replication.fetcher.", "storage.compaction.")
 NEEDED_ALONE = {
