@@ -2,7 +2,7 @@
 
 A snapshot is due once metadata.log.max.record.bytes.between.snapshots were committed since the last one, or, with the next commit, when
 metadata.log.max.snapshot.interval.ms are over. The state is copied at once, right after a commit (some 10 ms with 10,000 topics). It is
-encoded one batch per turn of the loop, and written by a thread. The oldest snapshot, with the log before the next one, is deleted when
+encoded in slices of the loop's time, and written by a thread. The oldest snapshot, with the log before the next one, is deleted when
 everything together is larger than metadata.max.retention.bytes, or when that snapshot is older than metadata.max.retention.ms. One snapshot
 always stays.
 
@@ -20,6 +20,7 @@ from typing import Any
 
 from broker.loop.blocking import RunBlocking
 from broker.loop.clock import Clock
+from broker.loop.job import Slice
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.snapshot import SnapshotFile, list_snapshots
 from broker.metadata.snapshot_writer import snapshot_batches, state_records, write_snapshot
@@ -71,6 +72,7 @@ class SnapshotGenerator:
         """Store `state`, which must not change meanwhile, and apply retention. Raises StorageError."""
         if snapshot in self._log.snapshots:
             return
+        slice_ = Slice(self._clock)
         batches = []
         for batch in snapshot_batches(
             state_records(state),
@@ -81,7 +83,7 @@ class SnapshotGenerator:
             level=state.metadata_version,
         ):
             batches.append(batch)
-            await asyncio.sleep(0)
+            await slice_.maybe_end()
         await self._run_blocking(write_snapshot, self._log.log.directory, b"".join(batches), *snapshot, self._log.disk)
         self._log.snapshots.note_written(snapshot)
         await self._clean()

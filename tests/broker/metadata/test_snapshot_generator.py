@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.loop.turns import SLICE_US
 from broker.metadata import snapshot_generator
 from broker.metadata.snapshot import list_snapshots, read_newest_snapshot
+from broker.metadata.snapshot_writer import RECORDS_PER_BATCH
 from config.server import ServerConfig
 from protocol.messages.stored.metadata_records import TopicRecord
 from storage.errors import StorageError
@@ -88,6 +92,32 @@ async def test_snapshot_holds_the_state_of_its_offset(tmp_path: Path) -> None:
     assert snapshot is not None
     assert [record.name for record in snapshot.records if isinstance(record, TopicRecord)] == ["before"]
     assert list(again.cache.topics) == ["before", "during", "too"]
+
+
+async def test_a_large_state_is_encoded_in_slices_of_the_loops_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bytes_between = 1 << 30  # the interval alone makes a snapshot due
+    config = make_config(metadata_log_max_record_bytes_between_snapshots=bytes_between, metadata_log_max_snapshot_interval_ms=INTERVAL_MS)
+    room = await open_room(tmp_path, config)
+    await create(room, *names("t", RECORDS_PER_BATCH))
+    encoded: list[Any] = []
+    batches = snapshot_generator.snapshot_batches
+
+    def noted(*arguments: Any, **options: Any) -> Iterator[bytes | bytearray]:
+        for batch in batches(*arguments, **options):
+            encoded.append(batch)
+            yield batch
+
+    monkeypatch.setattr(snapshot_generator, "snapshot_batches", noted)
+    monkeypatch.setattr(room.clock, "monotonic_us", iter(range(0, 10**9, SLICE_US)).__next__)  # each look is at the end of the slice
+    room.clock.advance(INTERVAL_MS)
+
+    await create(room, "last")
+    counts = [len(encoded)]
+    while room.snapshots.is_writing:
+        await asyncio.sleep(0)
+        counts.append(len(encoded))
+
+    assert len(encoded) >= 4 and max(after - before for before, after in pairwise(counts)) == 1
 
 
 async def test_log_and_snapshots_are_shortened_to_the_retention(tmp_path: Path) -> None:
