@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker.loop.cold_reads import read_in_turns
 from broker.loop.deferred import Deferred
@@ -15,15 +15,17 @@ from broker.replication.delayed_produce import PartitionAppendResult
 from broker.replication.isr.isr_state import ALL_IN_SYNC
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records import SimpleRecord, build_batch, iterate_headers
+from protocol.records import NO_SEQUENCE, SimpleRecord, build_batch, iterate_headers
 from storage.file_slice import take_bytes
 from storage.validation import AppendOrigin
+from storage.verification import TransactionAppend, VerificationGuard
 
 if TYPE_CHECKING:
     from broker.loop.blocking import RunBlocking
     from broker.metadata.metadata_cache import MetadataCache
     from broker.replication.replica_manager import ReplicaManager
     from storage.log import Log
+    from storage.markers import TransactionMarker
 
 LOAD_CHUNK_BYTES = 256 * 1024
 """Bytes of the log that are read at a time while loading. A larger batch is read whole."""
@@ -40,6 +42,37 @@ LogChunks = Generator[Buffer | Deferred, Any, None]
 """Chunks of a log. Between them comes a Deferred wherever a read waits for the disk. The caller sends back the Deferred's value."""
 
 
+class TransactionalWrite(NamedTuple):
+    """The producer whose open transaction records belong to. `guard` is what `start_verification` gave before the transaction coordinator
+    was asked, None if the transaction was open already; `is_verification_required` is transaction.partition.verification.enable."""
+
+    producer_id: int
+    producer_epoch: int
+    guard: VerificationGuard | None
+    is_verification_required: bool = True
+
+    @property
+    def transaction(self) -> TransactionAppend:
+        return TransactionAppend(self.guard, supports_epoch_bump=False, is_required=self.is_verification_required)
+
+
+def build_coordinator_batch(
+    records: list[SimpleRecord], producer: TransactionalWrite | None, *, compression: Compression = Compression.NONE
+) -> bytearray:
+    """The records as one batch. Those of a transaction have no sequence of their own: each batch begins with 0, as in Kafka, and nothing
+    checks it."""
+    if producer is None:
+        return build_batch(records, compression=compression)
+    return build_batch(
+        records,
+        compression=compression,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=0,
+        is_transactional=True,
+    )
+
+
 class CoordinatorLog(Protocol):
     """The partitions of one internal topic."""
 
@@ -47,12 +80,23 @@ class CoordinatorLog(Protocol):
     def partition_count(self) -> int:
         """How many partitions the topic has, or will have when it is created."""
 
-    def append(self, partition: int, records: list[SimpleRecord], on_committed: OnCommitted) -> None:
-        """Append the records as one batch. `on_committed` is called once.
+    def append(
+        self, partition: int, records: list[SimpleRecord], on_committed: OnCommitted, producer: TransactionalWrite | None = None
+    ) -> None:
+        """Append the records as one batch, of the producer's open transaction if one is given. `on_committed` is called once.
 
         It is called before this returns with NONE if the records are committed already, and with an error if they were not appended.
         Otherwise it is called later: with NONE when the records are committed, or with an error when this broker can no longer know.
         """
+
+    def append_marker(self, partition: int, marker: TransactionMarker, on_committed: OnCommitted) -> None:
+        """Append the end of a producer's transaction. `on_committed` is called as by `append`."""
+
+    def start_verification(
+        self, partition: int, producer_id: int, producer_epoch: int, *, supports_epoch_bump: bool
+    ) -> VerificationGuard | None:
+        """Returns what a TransactionalWrite has to show after the transaction coordinator was asked; None if the transaction is open in
+        this partition already, so that nothing has to be asked. KafkaError: INVALID_PRODUCER_EPOCH, or as for `read`."""
 
     def read(self, partition: int) -> LogChunks:
         """The partition's whole batches from its start to its end, a chunk at a time.
@@ -93,14 +137,29 @@ class ReplicatedCoordinatorLog:
         image = self._metadata.find_topic(self._topic)
         return self._default_partition_count if image is None else len(image.partitions)
 
-    def append(self, partition: int, records: list[SimpleRecord], on_committed: OnCommitted) -> None:
-        batch = build_batch(records, compression=self._compression)
+    def append(
+        self, partition: int, records: list[SimpleRecord], on_committed: OnCommitted, producer: TransactionalWrite | None = None
+    ) -> None:
+        batch = build_coordinator_batch(records, producer, compression=self._compression)
         self._replica_manager.append(
             [(self._topic, partition, memoryview(batch))],
             acks=ALL_IN_SYNC,
             timeout_ms=COMMIT_WAIT_MS,
             origin=AppendOrigin.COORDINATOR,
             on_done=lambda results: on_committed(_outcome(results)),
+            transaction=None if producer is None else producer.transaction,
+        )
+
+    def append_marker(self, partition: int, marker: TransactionMarker, on_committed: OnCommitted) -> None:
+        self._replica_manager.produce_path.append_markers(
+            self._topic, partition, [marker], timeout_ms=COMMIT_WAIT_MS, on_done=lambda codes: on_committed(_committed(codes[0]))
+        )
+
+    def start_verification(
+        self, partition: int, producer_id: int, producer_epoch: int, *, supports_epoch_bump: bool
+    ) -> VerificationGuard | None:
+        return self._replica_manager.produce_path.start_verification(
+            self._topic, partition, producer_id, producer_epoch, NO_SEQUENCE, supports_epoch_bump=supports_epoch_bump
         )
 
     def read(self, partition: int) -> LogChunks:
@@ -137,7 +196,10 @@ def _read_chunk(log: Log, offset: int, end_offset: int) -> bytes:
 
 
 def _outcome(results: list[PartitionAppendResult]) -> ErrorCode:
-    error = ErrorCode(results[0].error_code)
+    return _committed(ErrorCode(results[0].error_code))
+
+
+def _committed(error: ErrorCode) -> ErrorCode:
     # At this error the high watermark has passed the records: they are committed, on fewer replicas than min.insync.replicas.
     return ErrorCode.NONE if error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND else error
 

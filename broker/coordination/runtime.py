@@ -173,7 +173,11 @@ class CoordinatorRuntime(Generic[Machine]):
 
     def get_shard(self, key: str) -> Shard[Machine]:
         """The key's shard, active. COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS otherwise."""
-        shard = self._shards.get(positive_java_hash(key) % self._log.partition_count)
+        return self.get_shard_of(positive_java_hash(key) % self._log.partition_count)
+
+    def get_shard_of(self, partition: int) -> Shard[Machine]:
+        """The partition's shard, active. KafkaError as above."""
+        shard = self._shards.get(partition)
         if shard is not None and shard.is_active:
             return shard
         if not self._is_running:

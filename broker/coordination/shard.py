@@ -25,7 +25,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
-from broker.coordination.coordinator_log import Buffer, CoordinatorLog, LogChunks, OnCommitted
+from broker.coordination.coordinator_log import Buffer, CoordinatorLog, LogChunks, OnCommitted, TransactionalWrite
 from broker.coordination.records import (
     NO_PRODUCER_ID,
     CoordinatorResult,
@@ -39,6 +39,7 @@ from broker.loop.deferred import Deferred
 from broker.observability.limited_log import LimitedLog
 from protocol.errors import DecodeError, ErrorCode
 from protocol.records import BatchHeader, ControlRecordType, iterate_headers, iterate_records, read_end_transaction_marker
+from storage.markers import TransactionMarker
 
 log = logging.getLogger("barnabas.coordination")
 
@@ -184,8 +185,9 @@ class Shard(Generic[Machine]):
 
     # Writing.
 
-    def write(self, result: CoordinatorResult) -> None:
+    def write(self, result: CoordinatorResult, producer: TransactionalWrite | None = None) -> None:
         """Append and replay the result's records. `on_committed` is called once they are committed, or at once if they were refused.
+        With `producer` they belong to its open transaction: they are replayed with its id, and count by its end marker.
 
         A result without records waits until the writes before it are committed, because it was computed on them.
         A client that waits longer than the write timeout gets REQUEST_TIMED_OUT. The records still take effect if they are committed later.
@@ -204,26 +206,42 @@ class Shard(Generic[Machine]):
             self._limited_log.error("unencodable record", "partition %d: a record cannot be encoded: %s", self.partition, e)
             write.end(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
-        self._log.append(self.partition, records, lambda error: self._note_outcome(write, error))
+        self._log.append(self.partition, records, lambda error: self._note_outcome(write, error), producer)
+        producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
+        self._end_append(write, lambda: self._replay_records(result, producer_id), result.on_replayed)
+
+    def write_marker(self, marker: TransactionMarker, on_committed: OnCommitted, on_outcome: OnCommitted | None = None) -> None:
+        """Append the end of a producer's transaction, in the order of all writes. What was replayed of the transaction counts from then on,
+        or never. The callbacks are those of a CoordinatorResult; a refused marker changes nothing."""
+        assert self.is_active, "only an active shard writes"
+        write = _Write(on_committed, on_outcome)
+        self._log.append_marker(self.partition, marker, lambda error: self._note_outcome(write, error))
+        self._end_append(write, lambda: self.machine.replay_end_transaction(marker.producer_id, is_commit=marker.is_commit))
+
+    def _end_append(self, write: _Write, replay: Callable[[], None], on_replayed: Callable[[], None] | None = None) -> None:
+        """Replay what was appended, and wait for its commit."""
         if write.outcome not in (None, ErrorCode.NONE):
             write.end(write.outcome)
         elif not self.is_active:
             write.end(ErrorCode.NOT_COORDINATOR)  # the append cost this broker its leadership
         else:
-            self._replay_appended(write, result)
+            self._replay_appended(write, replay, on_replayed)
 
-    def _replay_appended(self, write: _Write, result: CoordinatorResult) -> None:
+    def _replay_records(self, result: CoordinatorResult, producer_id: int) -> None:
+        replay = self._replay
+        for record in result.records:
+            replay[type(record.key)](record.key, record.value, producer_id)
+
+    def _replay_appended(self, write: _Write, replay: Callable[[], None], on_replayed: Callable[[], None] | None) -> None:
         is_committed = write.outcome is not None and not self._writes
         try:
             if not is_committed:
                 self.timeline.record()
-            replay = self._replay
-            for record in result.records:
-                replay[type(record.key)](record.key, record.value, NO_PRODUCER_ID)
+            replay()
             if not is_committed:
                 write.changes = self.timeline.stop_recording()
-            if result.on_replayed is not None:
-                result.on_replayed()
+            if on_replayed is not None:
+                on_replayed()
         except Exception:
             log.exception("partition %d: a record that was appended could not be replayed", self.partition)
             self._fail(write, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from protocol.messages.alter_partition import AlterPartitionResponsePartitionData
     from storage.log import Log
     from storage.log_results import AppendResult
+    from storage.verification import TransactionAppend
 
 logger = logging.getLogger("barnabas.replication")
 
@@ -202,8 +203,10 @@ class Partition(PartitionChecks):
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         is_zstd_allowed: bool = True,
+        transaction: TransactionAppend | None = None,
     ) -> AppendResult:
         """Append one batch, whose header is patched in place, and return its offsets. The caller advances the high watermark next.
+        `transaction` is what a transactional batch has to show.
 
         KafkaError: NOT_LEADER_OR_FOLLOWER; KAFKA_STORAGE_ERROR; NOT_ENOUGH_REPLICAS when acks is -1 and the ISR is too small; the errors
         of Log.append_as_leader. After any of them nothing was appended. StorageError: the disk failed."""
@@ -212,7 +215,12 @@ class Partition(PartitionChecks):
         if acks == ALL_IN_SYNC and len(self.in_sync.state.isr) < self.in_sync.min_isr:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
         return self.log.append_as_leader(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, verify_zstd_allowed=is_zstd_allowed
+            records,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+            verify_zstd_allowed=is_zstd_allowed,
+            transaction=transaction,
         )
 
     def append_as_follower(

@@ -6,12 +6,13 @@ others call `append`. Source: kafka.server.ReplicaManager.appendRecords, appendR
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from broker.replication.delayed_produce import DelayedProduce, OnAppended, PartitionAppendResult
+from broker.replication.delayed_produce import UNKNOWN_OFFSET, DelayedProduce, OnAppended, PartitionAppendResult
 from broker.replication.isr.isr_state import ALL_IN_SYNC
 from broker.replication.refused_sequences import CAUSES, RefusedSequences
+from broker.replication.transactional_appends import append_markers, start_verification
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import StorageError
 from storage.validation import AppendOrigin, NotOneBatchError, PreparedBatch, RecordValidationError
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from broker.replication.log_directories import LogDirectories
     from broker.replication.partition import Partition
     from broker.replication.waiting_requests import WaitingRequests
+    from storage.markers import TransactionMarker
+    from storage.verification import TransactionAppend, VerificationGuard
 
 AppendEntry = tuple["PartitionAppendResult", "Partition | None", memoryview | PreparedBatch]
 """The slot of the result, the partition (None: to be looked up), and the writable bytes of one batch, or the batch as a worker checked it
@@ -72,32 +75,44 @@ class ProducePath:
         on_done: OnAppended,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         is_zstd_allowed: bool = True,
+        transaction: TransactionAppend | None = None,
     ) -> DelayedProduce | None:
-        """Append batches, each with the topic and the index of its partition; `on_done` gets the results in their order.
+        """Append batches, each with the topic and the index of its partition; `on_done` gets the results in their order. `transaction` is
+        what transactional batches have to show.
 
         If no partition has to wait, `on_done` is called before this returns, and None is returned. Otherwise the waiting operation is
         returned and `on_done` is called at its end; `ReplicaManager.produce_purgatory.cancel` ends it without a call. A partition may
         occur only once. The records are not used after this returns."""
         entries: list[AppendEntry] = [(PartitionAppendResult(topic, index), None, records) for topic, index, records in batches]
-        pending = self.append_now(entries, acks, self._clock.now_ms(), is_zstd_allowed, origin)
         results = [result for result, _, _ in entries]
+        transactions = None if transaction is None else dict.fromkeys(results, transaction)
+        pending = self.append_now(entries, acks, self._clock.now_ms(), is_zstd_allowed, origin, transactions)
         if pending is not None:
             return self.park(results, pending, acks, timeout_ms, on_done)
         on_done(results)
         return None
 
     def append_now(
-        self, entries: Sequence[AppendEntry], acks: int, now_ms: int, is_zstd_allowed: bool, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        entries: Sequence[AppendEntry],
+        acks: int,
+        now_ms: int,
+        is_zstd_allowed: bool,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transactions: Mapping[PartitionAppendResult, TransactionAppend] | None = None,
     ) -> dict[Partition, PartitionAppendResult] | None:
         """Append the batches and fill in the results, without waiting. Returns the results that have to wait for their acks, to be given
-        to `park`."""
+        to `park`. `transactions` has what transactional batches have to show, by their results."""
         pending: dict[Partition, PartitionAppendResult] | None = None
         changed: list[tuple[Partition, bool]] = []
         for result, partition, records in entries:
             try:
                 if partition is None:
                     partition = self._hosted.get(result.topic, result.partition)  # creates it, or raises why not
-                appended = partition.append_as_leader(records, acks=acks, now_ms=now_ms, origin=origin, is_zstd_allowed=is_zstd_allowed)
+                transaction = None if transactions is None else transactions.get(result)
+                appended = partition.append_as_leader(
+                    records, acks=acks, now_ms=now_ms, origin=origin, is_zstd_allowed=is_zstd_allowed, transaction=transaction
+                )
             except KafkaError as error:
                 self._note_refusal(result, error, records, now_ms)
                 continue
@@ -133,6 +148,58 @@ class ProducePath:
         if changed:
             self._after_append(changed)
         return pending
+
+    def start_verification(
+        self, topic: str, index: int, producer_id: int, producer_epoch: int, base_sequence: int, *, supports_epoch_bump: bool
+    ) -> VerificationGuard | None:
+        """Returns what the append of a transactional batch has to show after its coordinator was asked; None if nothing has to be asked.
+        KafkaError as by transactional_appends.start_verification, or why this broker has no such partition."""
+        return start_verification(
+            self._hosted.get(topic, index),
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            supports_epoch_bump=supports_epoch_bump,
+            now_ms=self._clock.now_ms(),
+        )
+
+    def append_markers(
+        self, topic: str, index: int, markers: Sequence[TransactionMarker], *, timeout_ms: int, on_done: Callable[[list[ErrorCode]], None]
+    ) -> DelayedProduce | None:
+        """Append the ends of transactions to one partition. `on_done` gets an error code for each in their order: why it was refused, or
+        what became of it, NONE when it is replicated. When it is called, and what is returned, is as in `append`.
+
+        Each call waits by itself: a partition whose followers are slow holds back no other's markers."""
+        result = PartitionAppendResult(topic, index)
+        partition: Partition | None = None
+        try:
+            partition = self._hosted.get(topic, index)
+            verdicts = append_markers(partition, markers, now_ms=self._clock.now_ms())
+        except KafkaError as error:
+            on_done([error.code] * len(markers))
+            return None
+        except StorageError as error:
+            assert partition is not None
+            self._log_directories.fail(partition.log.directory.parent, error)
+            on_done([ErrorCode.KAFKA_STORAGE_ERROR] * len(markers))
+            return None
+        except Exception:
+            if self._on_append_bug is not None:
+                self._on_append_bug()
+            raise
+        result.last_offset = max((verdict.offset for verdict in verdicts), default=UNKNOWN_OFFSET)
+        if result.last_offset == UNKNOWN_OFFSET:
+            on_done([verdict.error_code for verdict in verdicts])
+            return None
+        partition.metrics.messages_in += sum(verdict.error_code is ErrorCode.NONE for verdict in verdicts)
+        self._after_append([(partition, partition.maybe_advance_high_watermark(self._clock.monotonic_ms()))])
+        return self.park(
+            [result],
+            {partition: result},
+            ALL_IN_SYNC,
+            timeout_ms,
+            lambda results: on_done([verdict.error_code or results[0].error_code for verdict in verdicts]),
+        )
 
     def park(
         self,

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from config.server import ServerConfig
     from storage.errors import StorageError
     from storage.log_manager import LogManager
+    from storage.verification import TransactionAppend
 
 log = logging.getLogger("barnabas.replication")
 
@@ -179,9 +180,10 @@ class ReplicaManager:
         timeout_ms: int,
         on_done: OnAppended,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction: TransactionAppend | None = None,
     ) -> DelayedProduce | None:
         """As ProducePath.append."""
-        return self.produce_path.append(batches, acks=acks, timeout_ms=timeout_ms, on_done=on_done, origin=origin)
+        return self.produce_path.append(batches, acks=acks, timeout_ms=timeout_ms, on_done=on_done, origin=origin, transaction=transaction)
 
     # -- metadata ----------------------------------------------------------------------------------------------------
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from broker.coordination.coordinator_log import CoordinatorLog
+from broker.coordination.coordinator_log import CoordinatorLog, TransactionalWrite, build_coordinator_batch
 from protocol.errors import ErrorCode
-from protocol.records import SimpleRecord, build_batch, iterate_headers, patch_for_append
+from protocol.records import SimpleRecord, build_control_batch, encode_end_transaction_value, iterate_headers, patch_for_append
+from storage.markers import TransactionMarker
+from storage.verification import VerificationGuard
 from tests.support.doubles import stands_for
 
 PARTITION_COUNT = 1
@@ -26,11 +28,34 @@ class MemoryLog:
         self.fail_with: ErrorCode | None = None
         self.held: list[Callable[[ErrorCode], None]] = []
 
-    def append(self, partition: int, records: list[SimpleRecord], on_committed: Callable[[ErrorCode], None]) -> None:
+    def append(
+        self,
+        partition: int,
+        records: list[SimpleRecord],
+        on_committed: Callable[[ErrorCode], None],
+        producer: TransactionalWrite | None = None,
+    ) -> None:
+        self._append(build_coordinator_batch(records, producer), on_committed)
+
+    def append_marker(self, partition: int, marker: TransactionMarker, on_committed: Callable[[ErrorCode], None]) -> None:
+        control = marker.control
+        value = encode_end_transaction_value(control.coordinator_epoch)
+        batch = build_control_batch(
+            control.control_type, value, timestamp=0, producer_id=marker.producer_id, producer_epoch=marker.producer_epoch
+        )
+        self._append(batch, on_committed)
+
+    def start_verification(
+        self, partition: int, producer_id: int, producer_epoch: int, *, supports_epoch_bump: bool
+    ) -> VerificationGuard | None:
+        """Nothing is verified here."""
+        return VerificationGuard()
+
+    def _append(self, batch: bytearray, on_committed: Callable[[ErrorCode], None]) -> None:
         if self.fail_with is not None:
             on_committed(self.fail_with)
             return
-        self.append_batch(build_batch(records))
+        self.append_batch(batch)
         if self.is_holding:
             self.held.append(on_committed)
         else:

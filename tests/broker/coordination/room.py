@@ -38,6 +38,8 @@ class Totals:
         self.shard = shard
         self.totals: dict[str, int] = {}
         self.ended_transactions: list[tuple[int, bool]] = []
+        self.replayed: list[tuple[str, int]] = []
+        """Names, with the producers in whose transactions they were written."""
         self.is_loaded = False
         self.is_unloaded = False
 
@@ -49,6 +51,7 @@ class Totals:
         return dict(self.shard.timeline.committed(self.totals))
 
     def replay(self, key: TotalKey, value: TotalValue | None, producer_id: int) -> None:
+        self.replayed.append((key.name, producer_id))
         if value is None:
             self.shard.timeline.remove(self.totals, key.name)
             return
