@@ -17,8 +17,10 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from broker.coordination.coordinator_log import TransactionalWrite
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from broker.coordination.runtime import CoordinatorRuntime
+from broker.coordination.shard import RESPONSE_ERRORS
 from broker.groups.classic.rebalance_responses import RebalanceResponses
 from broker.groups.record_table import GROUP_RECORDS
 from broker.loop.deferred import Deferred
@@ -53,6 +55,9 @@ if TYPE_CHECKING:
     from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
     from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+    from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+    from storage.markers import TransactionMarker
+    from storage.verification import VerificationGuard
 
 log = logging.getLogger("barnabas.groups")
 
@@ -74,6 +79,7 @@ class GroupCoordinator:
         self._metadata = metadata
         self._expiry_timer: Timer | None = None
         self._expiry = LoopJob(clock, self._expire)
+        self._coordinator_log = coordinator_log
         self._topics: GroupTopics | None = None
         self._responses = RebalanceResponses(clock)
         self._limited_log = limited_log = LimitedLog(log, clock, lines_max=EVENT_LINES_MAX)
@@ -259,6 +265,42 @@ class GroupCoordinator:
             return response
         return _written(shard, records, response, lambda error: commit_error_response(request, error))
 
+    def start_verification(self, request: TxnOffsetCommitRequest, *, supports_epoch_bump: bool) -> VerificationGuard | None:
+        """Returns what the commit has to show after the transaction coordinator was asked; None if the transaction has committed offsets in
+        the group's partition already, so that nothing has to be asked. KafkaError: INVALID_PRODUCER_EPOCH, or why this broker does not
+        coordinate the group."""
+        shard = self._member_shard(request.group_id)
+        try:
+            return self._coordinator_log.start_verification(
+                shard.partition, request.producer_id, request.producer_epoch, supports_epoch_bump=supports_epoch_bump
+            )
+        except KafkaError as error:
+            raise KafkaError(RESPONSE_ERRORS.get(error.code, error.code), error.message) from error
+
+    def commit_transactional_offsets(
+        self, request: TxnOffsetCommitRequest, guard: VerificationGuard | None, *, is_verification_required: bool = True
+    ) -> Deferred | TxnOffsetCommitResponse:
+        """TxnOffsetCommitResponse once the offsets are part of the transaction, durably. They count when its marker comes. Whether the
+        partitions exist is the handler's to check. INVALID_TXN_STATE: `guard` does not stand (any more)."""
+        shard = self._member_shard(request.group_id)
+        records, response = shard.machine.offset_manager.commit_transactionally(request)
+        if not records and not shard.has_writes:
+            return response
+        producer = TransactionalWrite(request.producer_id, request.producer_epoch, guard, is_verification_required)
+        return _written(shard, records, response, lambda error: transactional_commit_error_response(request, error), producer=producer)
+
+    def complete_transaction(self, partition: int, marker: TransactionMarker) -> Deferred:
+        """Append the end of a transaction to a partition of `__consumer_offsets`, in the order of the coordinator's writes: a Deferred of
+        what becomes of it, an ErrorCode. NONE: the transaction's offsets count now, or never, and that is committed."""
+        completed = Deferred()
+        try:
+            shard = self.runtime.get_shard_of(partition)
+        except KafkaError as error:
+            completed.complete(_marker_error(error.code))
+        else:
+            shard.write_marker(marker, lambda error: completed.complete(_marker_error(error)))
+        return completed
+
     def offset_reads(self, size: AnswerSize, *, require_stable: bool) -> OffsetReads:
         """An OffsetReads for one request. `size` counts the bytes of its response."""
         from broker.groups.offset_reads import OffsetReads
@@ -336,6 +378,7 @@ def _written(
     response: object,
     error_response: Callable[[ErrorCode], object],
     on_committed: Callable[[ErrorCode], None] | None = None,
+    producer: TransactionalWrite | None = None,
 ) -> Deferred:
     """A Deferred of `response`. It completes when the records are committed, or, without records, when all earlier writes are.
     `on_committed` is called before that."""
@@ -346,7 +389,7 @@ def _written(
             on_committed(error)
         reply.complete(response if error is ErrorCode.NONE else error_response(error))
 
-    shard.write(CoordinatorResult(records, answer))
+    shard.write(CoordinatorResult(records, answer), producer)
     return reply
 
 
@@ -373,6 +416,13 @@ def _heartbeat_error(error: ErrorCode) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=error)
 
 
+def _marker_error(error: ErrorCode) -> ErrorCode:
+    """The errors that a transaction coordinator expects: it asks the partition's next leader."""
+    if error in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return error
+
+
 def _leave_error(error: ErrorCode) -> LeaveGroupResponse:
     return LeaveGroupResponse(error_code=error)
 
@@ -387,6 +437,24 @@ def commit_error_response(request: OffsetCommitRequest, error: ErrorCode) -> Off
                 name=topic.name,
                 partitions=[
                     OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def transactional_commit_error_response(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+    """The same error for every partition of the request."""
+    from protocol.messages.txn_offset_commit import TxnOffsetCommitResponse, TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic
+
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
                     for partition in topic.partitions
                 ],
             )

@@ -2,7 +2,7 @@
 
 Owns the offsets. Operations compute records; only `replay` changes offsets, on the leader and while loading. OffsetFetch reads committed
 state, all other operations read the state as written.
-Offsets that were committed in a transaction are pending until its end marker is read. Logs that Apache Kafka wrote have them.
+Offsets that were committed in a transaction are pending (`PendingOffsets`) until its end marker is replayed, at its place in the log.
 
 Source: OffsetMetadataManager, ClassicGroup.offsetExpirationCondition, KIP-211, KIP-447.
 """
@@ -17,7 +17,9 @@ from broker.coordination.records import NO_PRODUCER_ID, CoordinatorRecord
 from broker.coordination.timeline import Timeline
 from broker.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
 from broker.groups.classic.group_metadata_manager import GroupMetadataManager
+from broker.groups.committed_offset import NO_RETENTION_MS, CommittedOffset
 from broker.groups.group_config import GroupConfig
+from broker.groups.pending_offsets import GroupPartition, PendingOffsets
 from broker.groups.records import group_tombstone, offset_tombstone
 from broker.loop.clock import Clock
 from broker.network.answer_size import AnswerSize
@@ -39,33 +41,12 @@ from protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from broker.groups.consumer.group import ConsumerGroup
+    from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 NO_OFFSET = -1
 LATEST_EXPIRY_MS = (1 << 63) - 1  # the field's largest value; in Kafka a longer retention overflows and the offset expires at once
-NO_RETENTION_MS = -1
 FETCHED_BYTES = 30  # of a partition in a response, without its metadata
 COMMIT_VERSION_KNOWS_GROUP_ID_NOT_FOUND = 9
-
-
-class CommittedOffset:
-    """One group's committed offset in one partition. `sequence` is its place in the order of all replayed commits."""
-
-    __slots__ = ("commit_timestamp_ms", "expire_timestamp_ms", "leader_epoch", "metadata", "offset", "sequence", "topic_id")
-
-    def __init__(self, value: OffsetCommitValue, topic_id: bytes, sequence: int) -> None:
-        self.offset = value.offset
-        self.leader_epoch = value.leader_epoch
-        self.metadata = value.metadata
-        self.commit_timestamp_ms = value.commit_timestamp
-        self.expire_timestamp_ms = value.expire_timestamp
-        self.topic_id = topic_id
-        self.sequence = sequence
-
-    def is_expired(self, now_ms: int, base_timestamp_ms: int, retention_ms: int) -> bool:
-        """Whether `retention_ms` have passed since `base_timestamp_ms`, or the expiry time that an old commit request gave is over."""
-        if self.expire_timestamp_ms != NO_RETENTION_MS:
-            return now_ms >= self.expire_timestamp_ms
-        return now_ms - base_timestamp_ms >= retention_ms
 
 
 OffsetsByTopic = dict[str, dict[int, CommittedOffset]]
@@ -94,8 +75,7 @@ class OffsetMetadataManager:
         self._clock = clock
         self._config = config
         self._offsets: dict[str, OffsetsByTopic] = {}
-        self._pending: dict[int, dict[str, OffsetsByTopic]] = {}
-        """Offsets of open transactions, by producer id."""
+        self._pending = PendingOffsets(timeline)
         self._sequence = 0
         self._topics: dict[bytes, tuple[str, bytes]] = {}
         """Name and id object of the topics in which offsets were committed, by topic id. The offsets share the id object."""
@@ -155,6 +135,56 @@ class OffsetMetadataManager:
         if group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
             self._group_manager.keep_session(group, request.member_id)
 
+    # TxnOffsetCommit.
+
+    def commit_transactionally(self, request: TxnOffsetCommitRequest) -> tuple[list[CoordinatorRecord], TxnOffsetCommitResponse]:
+        """As `commit`, for records that belong to the producer's transaction. They have the topic's id, which Kafka leaves out: if a topic
+        is deleted and created again before the transaction ends, what was committed for the new one stays."""
+        from protocol.messages.txn_offset_commit import (
+            TxnOffsetCommitResponse,
+            TxnOffsetCommitResponsePartition,
+            TxnOffsetCommitResponseTopic,
+        )
+
+        self._validate_transactional_commit(request)
+        now_ms = self._clock.now_ms()
+        metadata_max_size = self._config.offset_metadata_max_size
+        records: list[CoordinatorRecord] = []
+        response = TxnOffsetCommitResponse()
+        for topic in request.topics:
+            results: list[TxnOffsetCommitResponsePartition] = []
+            response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=results))
+            topic_id = self._topic_id_of(topic.name)
+            for partition in topic.partitions:
+                metadata = partition.committed_metadata or ""
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE if len(metadata) > metadata_max_size else ErrorCode.NONE
+                results.append(TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
+                if error is not ErrorCode.NONE:
+                    continue
+                key = OffsetCommitKey(group=request.group_id, topic=topic.name, partition=partition.partition_index)
+                value = OffsetCommitValue(
+                    offset=partition.committed_offset,
+                    leader_epoch=partition.committed_leader_epoch,
+                    metadata=metadata,
+                    commit_timestamp=now_ms,
+                    expire_timestamp=NO_RETENTION_MS,
+                    topic_id=topic_id,
+                )
+                records.append(CoordinatorRecord(key, value))
+        return records, response
+
+    def _validate_transactional_commit(self, request: TxnOffsetCommitRequest) -> None:
+        """Raise the error of a member that may not commit. Old producers name no member (KIP-447), so that nothing is checked then."""
+        group = self._group_manager.groups.get(request.group_id)
+        if group is not None:
+            group.validate_offset_commit(request.member_id, request.group_instance_id, request.generation_id, is_transactional=True)
+        elif (consumer_group := self._find_consumer_group(request.group_id)) is not None:
+            from broker.groups.consumer.offsets import check_transactional_commit
+
+            check_transactional_commit(consumer_group, request, self._topic_id_of)
+        elif request.generation_id >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+
     # OffsetFetch.
 
     def fetch(
@@ -179,7 +209,7 @@ class OffsetMetadataManager:
             asked = list(self._committed(group_id, name)) if isinstance(named, str) else named.partition_indexes
             yield
             for index in asked:
-                if require_stable and self._has_committed_pending(group_id, name, index):
+                if require_stable and self._pending.has_committed(GroupPartition(group_id, name, index)):
                     found = _unstable(index)
                 else:
                     found = _fetched(index, self._committed(group_id, name).get(index), topic_id)
@@ -198,17 +228,6 @@ class OffsetMetadataManager:
     def _committed(self, group_id: str, topic: str) -> Mapping[int, CommittedOffset]:
         return self._timeline.committed(self._committed_topics(group_id).get(topic, {}))
 
-    def _has_committed_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction has a committed record of the offset."""
-        committed = self._timeline.committed
-        return any(
-            partition in committed(committed(committed(pending).get(group_id, {})).get(topic, {}))
-            for pending in committed(self._pending).values()
-        )
-
-    def _has_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        return any(partition in pending.get(group_id, {}).get(topic, {}) for pending in self._pending.values())
-
     # Expiry and deletion.
 
     def expire(self, group_id: str) -> list[CoordinatorRecord]:
@@ -223,7 +242,7 @@ class OffsetMetadataManager:
         base_is_known, group_base_ms = _expiration_base(group) if isinstance(group, ClassicGroup) else (True, None)
         if offsets and not base_is_known:
             return records
-        is_any_kept = any(group_id in pending for pending in self._pending.values())
+        is_any_kept = self._pending.has_group(group_id)
         for topic, partitions in offsets.items():
             is_subscribed = group.is_subscribed_to(topic)
             for partition, committed in partitions.items():
@@ -231,7 +250,7 @@ class OffsetMetadataManager:
                 if (
                     is_subscribed
                     or not committed.is_expired(now_ms, base_ms, retention_ms)
-                    or self._has_pending(group_id, topic, partition)
+                    or self._pending.of_partition(GroupPartition(group_id, topic, partition))
                 ):
                     is_any_kept = True
                 else:
@@ -242,16 +261,26 @@ class OffsetMetadataManager:
 
     def delete_topics(self, topics: Mapping[str, Collection[bytes]]) -> list[CoordinatorRecord]:
         """Tombstones for the offsets that were committed for these ids of a topic name. A new topic of that name starts without them and
-        keeps its own, which may exist already."""
+        keeps its own, which may exist already.
+
+        A tombstone takes the pending offsets of its partition too. So none is written for a partition in which an open transaction has
+        committed an offset of the new topic."""
         for topic_id in chain.from_iterable(topics.values()):
             self._topics.pop(topic_id, None)
-        return [
-            offset_tombstone(group_id, topic, partition)
+        places = dict.fromkeys(
+            GroupPartition(group_id, topic, partition)
             for group_id, offsets in self._offsets.items()
             for topic in offsets.keys() & topics.keys()
             for partition, committed in offsets[topic].items()
             if committed.topic_id in topics[topic]
-        ]
+        )
+        for place, producers in self._pending.of_topics(topics):
+            are_deleted = [pending.topic_id in topics[place.topic] for pending in producers.values()]
+            if all(are_deleted):
+                places.setdefault(place)
+            else:
+                places.pop(place, None)
+        return [offset_tombstone(*place) for place in places]
 
     def find_deleted_topics(self) -> dict[str, list[bytes]]:
         """For `delete_topics`: names and ids of topics that have committed offsets and are not in the present metadata."""
@@ -266,15 +295,13 @@ class OffsetMetadataManager:
         for topic, partitions in self._offsets.get(group_id, {}).items():
             for partition in partitions:
                 yield offset_tombstone(group_id, topic, partition)
-        for pending in self._pending.values():
-            for topic, partitions in pending.get(group_id, {}).items():
-                for partition in partitions:
-                    if not self._has_offset(group_id, topic, partition):
-                        yield offset_tombstone(group_id, topic, partition)
+        for place in self._pending.of_group(group_id):
+            if not self._has_offset(*place):
+                yield offset_tombstone(*place)
 
     def tombstone_if_there(self, group_id: str, topic: str, partition: int) -> list[CoordinatorRecord]:
         """The tombstone of this offset. Empty if there is no such offset, not even a pending one."""
-        if self._has_offset(group_id, topic, partition) or self._has_pending(group_id, topic, partition):
+        if self._has_offset(group_id, topic, partition) or self._pending.of_partition(GroupPartition(group_id, topic, partition)):
             return [offset_tombstone(group_id, topic, partition)]
         return []
 
@@ -286,34 +313,33 @@ class OffsetMetadataManager:
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int = NO_PRODUCER_ID) -> None:
         """Apply a record. One that was written in a transaction is pending until the transaction ends."""
         if value is None:
-            self._remove(self._offsets, key)
-            for pending in self._pending.values():
-                self._remove(pending, key)
+            self._remove(key)
+            self._pending.remove(GroupPartition(key.group, key.topic, key.partition))
             return
         if key.group not in self._group_manager.groups and self._find_consumer_group(key.group) is None:
             self._group_manager.create_simple_group(key.group)
         self._sequence += 1
-        offsets = self._offsets if producer_id == NO_PRODUCER_ID else self._inner(self._pending, producer_id)
-        topics = offsets.get(key.group) or self._inner(offsets, key.group)
-        partitions = topics.get(key.topic) or self._inner(topics, key.topic)
         known = self._topics.get(value.topic_id)
         if known is None:
             known = self._topics[value.topic_id] = key.topic, value.topic_id
-        self._timeline.put(partitions, key.partition, CommittedOffset(value, known[1], self._sequence))
+        committed = CommittedOffset(value, known[1], self._sequence)
+        if producer_id == NO_PRODUCER_ID:
+            self._put(key.group, key.topic, key.partition, committed)
+        else:
+            self._pending.put(producer_id, GroupPartition(key.group, key.topic, key.partition), committed)
 
     def replay_end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """Apply the transaction's pending offsets, or drop them. A later commit of the same partition outside the transaction wins."""
-        pending = self._pending.get(producer_id)
-        self._timeline.remove(self._pending, producer_id)
-        if pending is None or not is_commit:
-            return
-        for group_id, topics in pending.items():
-            for topic, partitions in topics.items():
-                target = self._inner(self._inner(self._offsets, group_id), topic)
-                for partition, committed in partitions.items():
-                    current = target.get(partition)
-                    if current is None or committed.sequence > current.sequence:
-                        self._timeline.put(target, partition, committed)
+        taken = self._pending.take(producer_id)
+        for (group_id, topic, partition), committed in taken if is_commit else ():
+            current = self._offsets.get(group_id, {}).get(topic, {}).get(partition)
+            if current is None or committed.sequence > current.sequence:
+                self._put(group_id, topic, partition, committed)
+
+    def _put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+        topics = self._offsets.get(group_id) or self._inner(self._offsets, group_id)
+        partitions = topics.get(topic) or self._inner(topics, topic)
+        self._timeline.put(partitions, partition, committed)
 
     def _inner(self, mapping: dict[Any, dict[Any, Any]], key: Any) -> dict[Any, Any]:
         """The dict under the key. Adds an empty one if there is none."""
@@ -323,7 +349,8 @@ class OffsetMetadataManager:
             self._timeline.put(mapping, key, inner)
         return inner
 
-    def _remove(self, offsets: dict[str, OffsetsByTopic], key: OffsetCommitKey) -> None:
+    def _remove(self, key: OffsetCommitKey) -> None:
+        offsets = self._offsets
         topics = offsets.get(key.group)
         partitions = None if topics is None else topics.get(key.topic)
         if topics is None or partitions is None:

@@ -164,8 +164,11 @@ class ClassicGroup:
         if member_id not in self.members:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def validate_offset_commit(self, member_id: str, group_instance_id: str | None, generation: int) -> None:
-        """Raise unless this member of this generation may commit now. A request without either is from a simple consumer or a tool."""
+    def validate_offset_commit(
+        self, member_id: str, group_instance_id: str | None, generation: int, *, is_transactional: bool = False
+    ) -> None:
+        """Raise unless this member of this generation may commit now. A request without either is from a simple consumer or a tool, or from
+        a producer of old: in a transaction nothing is checked then. Nor does it matter there that the group rebalances."""
         if self.state is GroupState.DEAD:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if generation < 0 and self.is_empty:
@@ -174,9 +177,9 @@ class ClassicGroup:
             self.validate_member(member_id, group_instance_id)
             if generation != self.generation:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        else:
+        elif not is_transactional:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if self.state is GroupState.COMPLETING_REBALANCE:
+        if self.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def check_deletable(self) -> None:

@@ -1,8 +1,11 @@
-"""Checks OffsetCommit and OffsetFetch of members of KIP-848 groups (ConsumerGroup.validateOffsetCommit and validateOffsetFetch)."""
+"""Checks OffsetCommit, TxnOffsetCommit and OffsetFetch of members of KIP-848 groups.
+
+Source: ConsumerGroup.validateOffsetCommit and validateOffsetFetch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from broker.groups.consumer.group import ConsumerGroup
@@ -10,9 +13,13 @@ from broker.groups.consumer.member import ConsumerGroupMember
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from protocol.messages.offset_commit import OffsetCommitRequest
+    from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
     from protocol.messages.offset_fetch import OffsetFetchRequestGroup
+    from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
 
+    CommittedTopic = OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic
+
+NO_GENERATION = -1
 COMMIT_VERSION_HAS_MEMBER_EPOCH = 9
 
 
@@ -29,17 +36,37 @@ def check_commit(group: ConsumerGroup, request: OffsetCommitRequest, api_version
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     if not member.uses_classic_protocol and api_version < COMMIT_VERSION_HAS_MEMBER_EPOCH:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    if epoch == member.member_epoch:
-        return
-    if epoch > member.member_epoch:
+    if not _may_commit(member, epoch, request.topics, topic_id_of):
         raise _stale(member)
-    for topic in request.topics:
+
+
+def check_transactional_commit(group: ConsumerGroup, request: TxnOffsetCommitRequest, topic_id_of: Callable[[str], bytes]) -> None:
+    """As `check_commit`, for TxnOffsetCommit: a request that names no member is from a producer of old, and not checked; the error of an
+    epoch is the one that such clients know."""
+    epoch = request.generation_id
+    if epoch < 0 and group.is_empty:
+        return
+    if epoch == NO_GENERATION and not request.member_id and request.group_instance_id is None:
+        return
+    member = group.members.get(request.member_id)
+    if member is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if not _may_commit(member, epoch, request.topics, topic_id_of):
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+
+
+def _may_commit(member: ConsumerGroupMember, epoch: int, topics: Sequence[CommittedTopic], topic_id_of: Callable[[str], bytes]) -> bool:
+    """Whether the member is in that epoch, or was assigned all these partitions in it or before."""
+    if epoch >= member.member_epoch:
+        return epoch == member.member_epoch
+    for topic in topics:
         topic_id = topic_id_of(topic.name)
         assigned, pending = member.assigned.get(topic_id, {}), member.pending_revocation.get(topic_id, {})
         for partition in topic.partitions:
             since = assigned.get(partition.partition_index, pending.get(partition.partition_index))
             if since is None or epoch < since:
-                raise _stale(member)
+                return False
+    return True
 
 
 def check_fetch(members: Mapping[str, ConsumerGroupMember], request: OffsetFetchRequestGroup) -> None:

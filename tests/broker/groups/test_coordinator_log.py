@@ -13,6 +13,7 @@ from broker.coordination.coordinator_log import LOAD_CHUNK_BYTES, ReplicatedCoor
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group_config import GroupConfig
 from broker.loop.blocking import RunBlocking
+from broker.loop.deferred import Deferred
 from broker.loop.turns import at_once
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import GROUP_METADATA_TOPIC
@@ -24,12 +25,19 @@ from broker.replication.replica_manager import ReplicaManager
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from protocol.messages.stored.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from protocol.records import SimpleRecord
 from storage.log import Log
 from storage.log_manager import LogManager
+from storage.markers import TransactionMarker
 from storage.page_cache import ColdRead
+from storage.verification import VerificationGuard
 from tests.broker.replication.world import ManualExecutor
 from tests.storage.conftest import write_checkpoints
 from tests.support.clock import ManualClock
@@ -89,6 +97,32 @@ class Node:
         self.coordinator.commit_offsets(request, 8).when_done(answers.append)
         return answers
 
+    def commit_in_transaction(self, offset: int, producer_id: int = 9, *, epoch: int = 0, guard: Any = "asked for") -> list[Any]:
+        """A TxnOffsetCommit for t-0; the transaction coordinator is asked, and says yes, unless there is a guard."""
+        topic = TxnOffsetCommitRequestTopic(
+            name="t", partitions=[TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)]
+        )
+        request = TxnOffsetCommitRequest(transactional_id="x", group_id="g", producer_id=producer_id, producer_epoch=epoch, topics=[topic])
+        if guard == "asked for":
+            guard = self.coordinator.start_verification(request, supports_epoch_bump=False)
+        answers: list[Any] = []
+        committed = self.coordinator.commit_transactional_offsets(request, guard)
+        assert isinstance(committed, Deferred)
+        committed.when_done(answers.append)
+        return answers
+
+    def end_transaction(self, producer_id: int = 9, *, epoch: int = 1, is_commit: bool = True, coordinator_epoch: int = 0) -> list[Any]:
+        answers: list[Any] = []
+        marker = TransactionMarker(producer_id, epoch, coordinator_epoch, is_commit, 2)
+        self.coordinator.complete_transaction(0, marker).when_done(answers.append)
+        return answers
+
+    def stable(self) -> list[Any]:
+        """The offset of t-0, or its error, that a read_committed consumer gets."""
+        asked = OffsetFetchRequestGroup(group_id="g", topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])])
+        reply = at_once(self.coordinator.offset_reads(AnswerSize(), require_stable=True).read(asked))
+        return [found.error_code or found.committed_offset for topic in reply.topics for found in topic.partitions]
+
     def follower_fetches(self, offset: int) -> None:
         """Broker 2 shows that it has everything below `offset`."""
         target = FetchTarget(GROUP_METADATA_TOPIC, 0, offset, 1 << 20, log_start_offset=0)
@@ -100,6 +134,87 @@ class Node:
             self.coordinator.offset_reads(AnswerSize(), require_stable=False).read(OffsetFetchRequestGroup(group_id="g", topics=None))
         )
         return [found.committed_offset for topic in reply.topics for found in topic.partitions]
+
+
+def code_of(answers: list[Any]) -> int:
+    (answer,) = answers
+    code: int = answer.topics[0].partitions[0].error_code
+    return code
+
+
+def test_offsets_of_transactions_survive_kills(tmp_path: Path):
+    node = Node(tmp_path)
+    node.commit(5)
+    assert code_of(node.commit_in_transaction(7)) == ErrorCode.NONE
+    assert node.stable() == [ErrorCode.UNSTABLE_OFFSET_COMMIT]
+    node.kill()
+
+    second = Node(tmp_path, leader_epoch=1)
+    assert (second.committed(), second.stable()) == ([5], [ErrorCode.UNSTABLE_OFFSET_COMMIT])
+    assert second.end_transaction() == [ErrorCode.NONE]
+    assert second.stable() == [7]
+    second.commit_in_transaction(8, epoch=1)
+    second.kill()
+
+    third = Node(tmp_path, leader_epoch=2)
+    assert third.end_transaction(epoch=2, is_commit=False) == [ErrorCode.NONE]
+    assert third.stable() == [7]
+    third.kill()
+    assert Node(tmp_path, leader_epoch=3).stable() == [7]
+
+
+def test_a_commit_in_a_transaction_that_nobody_vouched_for_is_refused(tmp_path: Path):
+    node = Node(tmp_path)
+
+    assert code_of(node.commit_in_transaction(7, guard=None)) == ErrorCode.INVALID_TXN_STATE
+    assert code_of(node.commit_in_transaction(7, guard=VerificationGuard())) == ErrorCode.INVALID_TXN_STATE
+    assert node.replica_manager.get_partition(GROUP_METADATA_TOPIC, 0).log.log_end_offset == 0
+    assert code_of(node.commit_in_transaction(7)) == ErrorCode.NONE
+    assert code_of(node.commit_in_transaction(8, guard=None)) == ErrorCode.NONE
+
+
+def test_an_answer_that_comes_after_the_marker_does_not_count(tmp_path: Path):
+    node = Node(tmp_path)
+    guard = node.log.start_verification(0, 9, 0, supports_epoch_bump=False)
+    node.end_transaction(epoch=0, is_commit=False)
+
+    assert code_of(node.commit_in_transaction(7, guard=guard)) == ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_late_marker_ends_nothing(tmp_path: Path):
+    node = Node(tmp_path)
+    node.commit_in_transaction(7, epoch=3)
+
+    assert node.end_transaction(epoch=3) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert node.stable() == [ErrorCode.UNSTABLE_OFFSET_COMMIT]
+    assert node.end_transaction(epoch=4, coordinator_epoch=6) == [ErrorCode.NONE]
+    assert node.end_transaction(epoch=5, coordinator_epoch=5) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+    assert node.end_transaction(epoch=4, coordinator_epoch=6) == [ErrorCode.NONE], "a retry"
+    with pytest.raises(KafkaError, match="INVALID_PRODUCER_EPOCH"):
+        node.commit_in_transaction(8, epoch=3)
+
+
+def test_a_marker_is_answered_when_the_followers_have_it(tmp_path: Path):
+    node = Node(tmp_path, replicas=(1, 2))
+    committed = node.commit_in_transaction(7)
+    node.follower_fetches(1)
+    assert code_of(committed) == ErrorCode.NONE
+
+    ended = node.end_transaction()
+
+    assert (ended, node.committed()) == ([], [])
+    node.follower_fetches(2)
+    assert (ended, node.committed()) == ([ErrorCode.NONE], [7])
+
+
+def test_a_marker_in_flight_is_for_the_next_leader_when_leadership_goes(tmp_path: Path):
+    node = Node(tmp_path, replicas=(1, 2))
+    ended = node.end_transaction()
+
+    node.metadata.apply_committed([PartitionChangeRecord(partition_id=0, topic_id=OFFSETS_TOPIC_ID, leader=2)])
+
+    assert ended == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert node.end_transaction() == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
 def test_committed_offsets_survive_a_kill(tmp_path: Path):

@@ -38,8 +38,14 @@ from protocol.messages.stored.group_records import GroupMetadataValue, OffsetCom
 from protocol.messages.stored.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from protocol.messages.stored.version_prefix import encode_with_version
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from protocol.records import iterate_records
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from protocol.records import iterate_records, read_control_type, read_header
 from protocol.uuids import ZERO_UUID
+from storage.markers import TransactionMarker
 from tests.broker.coordination.memory_log import MemoryLog
 from tests.support.clock import ManualClock
 from tests.support.turns import started
@@ -205,6 +211,44 @@ class Transcript:
             lambda response: self._line(f"commit {offset} {error_name(response.topics[0].partitions[0].error_code)}"),
         )
 
+    def commit_in_transaction(
+        self, offset: int, producer_id: int = 9, name: str = "", *, generation: int = -1, partition: int = 0, **fields: Any
+    ) -> None:
+        """A TxnOffsetCommit for t-`partition`; without a member it is that of a producer of old."""
+        request = TxnOffsetCommitRequest(
+            transactional_id="x",
+            group_id=fields.pop("group_id", "g"),
+            producer_id=producer_id,
+            producer_epoch=0,
+            generation_id=generation,
+            member_id=self.member_ids.get(name, name),
+            group_instance_id=fields.pop("instance", None),
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name="t",
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(
+                            partition_index=partition, committed_offset=offset, committed_metadata=fields.pop("metadata", "")
+                        )
+                    ],
+                )
+            ],
+        )
+        assert not fields, fields
+        self._call(
+            lambda: self.coordinator.commit_transactional_offsets(
+                request, self.coordinator.start_verification(request, supports_epoch_bump=False)
+            ),
+            lambda response: self._line(f"commit {offset} of {producer_id} {error_name(response.topics[0].partitions[0].error_code)}"),
+        )
+
+    def end_transaction(self, producer_id: int = 9, *, is_commit: bool = True) -> None:
+        """The marker comes, as WriteTxnMarkers brings it."""
+        marker = TransactionMarker(producer_id, 1, 0, is_commit, 2)
+        self._call(
+            lambda: self.coordinator.complete_transaction(0, marker), lambda error: self._line(f"end of {producer_id} {error_name(error)}")
+        )
+
     def fetch(self, *partitions: int, require_stable: bool = False, topic_id: bytes = ZERO_UUID) -> None:
         """An OffsetFetch of these partitions of t, of that id where it is given, or of all that the group has."""
         topics = [OffsetFetchRequestTopics(name="t", topic_id=topic_id, partition_indexes=list(partitions))] if partitions else None
@@ -306,8 +350,14 @@ class Transcript:
     def _show_records(self) -> None:
         batches, self._shown_batches = self.log.batches[self._shown_batches :], len(self.log.batches)
         for batch in batches:
+            header = read_header(batch)
+            if header.is_control:
+                control_type = read_control_type(batch, 0, header)
+                self._lines.append(f"log: {'nothing' if control_type is None else control_type.name} of {header.producer_id}")
+                continue
+            of_producer = f" of {header.producer_id}" if header.is_transactional else ""
             for stored in iterate_records(batch):
-                self._lines.append("log: " + self._show_record(stored.key, stored.value))
+                self._lines.append("log: " + self._show_record(stored.key, stored.value) + of_producer)
 
     def _show_record(self, key: bytes | None, value: bytes | None) -> str:
         record = GROUP_RECORDS.decode(key, value)
