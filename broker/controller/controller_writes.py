@@ -168,6 +168,7 @@ class ControllerWrites:
         return await self.submitted(ControllerResult([], await self._step_by_step(steps, takes_turn=False)))
 
     async def _step_by_step(self, steps: Steps[Response], *, takes_turn: bool = True) -> Response:
+        # Not a LoopJob: a short operation runs at once even while long ones wait for their turn, and one whose caller is cancelled ends.
         leadership = self._leadership
         has_turn = False
         steps_count = 0
