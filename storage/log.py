@@ -432,15 +432,15 @@ class Log:
         if leader_epoch != self._latest_epoch:
             self.assign_leader_epoch(leader_epoch, base_offset)
         records = b"".join([each.records for each in accepted])
-        segment = self._segment_for(len(records), accepted[0].max_timestamp, base_offset, last_offset, now_ms)
+        segment = self._segment_for(len(records), accepted[0].header.max_timestamp, base_offset, last_offset, now_ms)
         try:
             segment.append_batches(memoryview(records), [each.header for each in accepted])
         except OSError as error:
             raise self._storage_error("append to", error) from error
         if self.tail is not None:
             self.tail.note(base_offset, records)
-        for marker, header, _, max_timestamp in accepted:
-            self._note_producer(header, header.base_offset, max_timestamp, marker.control)
+        for control, header, _ in accepted:
+            self._note_producer(header, header.base_offset, header.max_timestamp, control)
         self._update_last_stable_offset()
         self._end_append(last_offset + 1, now_ms)
 

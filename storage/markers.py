@@ -18,9 +18,10 @@ from protocol.records import (
     build_control_batch,
     encode_end_transaction_value,
     read_header,
+    set_log_append_time,
 )
 from storage.producer_state import ProducerStateManager
-from storage.validation import AppendOrigin, assign_offsets, check_batch
+from storage.validation import AppendOrigin
 
 MARKER_BYTES = 78  # of one marker's batch
 
@@ -51,10 +52,9 @@ class MarkerResult(NamedTuple):
 class AcceptedMarker(NamedTuple):
     """A marker's batch with its offset."""
 
-    marker: TransactionMarker
+    control: EndTransactionMarker
     header: BatchHeader
-    records: bytes
-    max_timestamp: int
+    records: bytearray
 
 
 def split_markers(markers: Sequence[TransactionMarker], bytes_max: int) -> Iterator[Sequence[TransactionMarker]]:
@@ -80,31 +80,33 @@ def judge_markers(
     now_ms: int,
 ) -> tuple[list[MarkerResult], list[AcceptedMarker]]:
     """Returns each marker's result, and the batches of the accepted ones, whose offsets follow each other from `first_offset` on. Nothing
-    is changed."""
+    is changed. The broker's own batches need no check of their bytes."""
     results: list[MarkerResult] = []
     accepted: list[AcceptedMarker] = []
     for marker in markers:
         offset = first_offset + len(accepted)
+        control = marker.control
+        batch = _build(marker, control, offset, leader_epoch, now_ms)
+        if config.is_log_append_time:
+            set_log_append_time(batch, 0, now_ms)
+        header = read_header(batch)
         try:
-            accepted.append(_accept(marker, producers, config, offset, leader_epoch, now_ms))
+            producers.check_append(header, AppendOrigin.COORDINATOR, control, transaction_version=marker.transaction_version)
         except KafkaError as error:
             results.append(MarkerResult(error.code, -1, error.message))
         else:
             results.append(MarkerResult(ErrorCode.NONE, offset))
+            accepted.append(AcceptedMarker(control, header, batch))
     return results, accepted
 
 
-def _accept(
-    marker: TransactionMarker, producers: ProducerStateManager, config: LogConfig, offset: int, leader_epoch: int, now_ms: int
-) -> AcceptedMarker:
-    control = marker.control
-    value = encode_end_transaction_value(control.coordinator_epoch)
-    batch = memoryview(
-        build_control_batch(
-            control.control_type, value, timestamp=now_ms, producer_id=marker.producer_id, producer_epoch=marker.producer_epoch
-        )
+def _build(marker: TransactionMarker, control: EndTransactionMarker, offset: int, leader_epoch: int, now_ms: int) -> bytearray:
+    return build_control_batch(
+        control.control_type,
+        encode_end_transaction_value(control.coordinator_epoch),
+        timestamp=now_ms,
+        base_offset=offset,
+        partition_leader_epoch=leader_epoch,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
     )
-    producers.check_append(read_header(batch), AppendOrigin.COORDINATOR, control, transaction_version=marker.transaction_version)
-    checked = check_batch(batch, config, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
-    assigned = assign_offsets(batch, checked, config, first_offset=offset, leader_epoch=leader_epoch, now_ms=now_ms)
-    return AcceptedMarker(marker, read_header(assigned.buffer), bytes(assigned.buffer), assigned.max_timestamp)

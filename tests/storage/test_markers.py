@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from protocol.compression import Compression
 from protocol.errors import ErrorCode
-from protocol.records import ControlRecordType, iterate_headers, read_end_transaction_marker
+from protocol.records import ControlRecordType, crc_is_valid, iterate_headers, read_end_transaction_marker
 from storage.log import Log
 from storage.markers import MarkerResult, TransactionMarker
 from storage.producer_checks import PRODUCER_EPOCH_MAX
@@ -186,6 +187,18 @@ def test_markers_get_the_topics_time(open_log: OpenLog) -> None:
 
     assert [header.is_log_append_time for _, header in iterate_headers(read_bytes(log, 0))] == [True]
     assert log.find_max_timestamp() == (NOW_MS, 0, 0)
+
+
+@pytest.mark.parametrize("compression_type", ["gzip", "uncompressed", "producer"])
+def test_markers_are_never_compressed(open_log: OpenLog, compression_type: str) -> None:
+    log = open_log(compression_type=compression_type)
+
+    end(log, TransactionMarker(1, 0, 0, is_commit=True))
+
+    data = read_bytes(log, 0)
+    assert [(header.compression, crc_is_valid(data, position, header.size_bytes)) for position, header in iterate_headers(data)] == [
+        (Compression.NONE, True)
+    ]
 
 
 def test_the_tail_holds_the_markers_together(log: Log) -> None:

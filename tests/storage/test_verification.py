@@ -174,6 +174,18 @@ def test_an_unknown_producer_may_begin_with_any_sequence_below_version_2(log: Lo
     assert append(log, start(log, 3), 3).base_offset == 0
 
 
+def test_an_idempotent_producer_may_become_transactional(log: Log) -> None:
+    """Its sequences go on; what it wrote before is in no transaction."""
+    append(log, None, 0, is_transactional=False)
+
+    assert refusal(log, None, 1) is ErrorCode.INVALID_TXN_STATE
+    assert append(log, start(log, 1), 1).base_offset == 1
+    log.set_high_watermark(2)
+    assert log.last_stable_offset == 1
+    end(log)
+    assert append(log, None, 2, is_transactional=False).base_offset == 3
+
+
 def test_a_plain_batch_of_a_producer_is_refused_inside_its_own_transaction(log: Log) -> None:
     append(log, start(log))
 

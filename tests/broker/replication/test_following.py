@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.replication.fetch.fetch_data import FetchTarget
+from broker.replication.fetch.fetch_data import FetchIsolation, FetchTarget, PartitionRead
 from broker.replication.fetcher.fetcher_control import InitialFetch
 from broker.replication.partition import Partition
 from protocol.errors import ErrorCode, KafkaError
+from protocol.records import ControlRecordType, build_control_batch, encode_end_transaction_value
 from storage.errors import StorageError
 from storage.log_results import AppendResult
-from tests.broker.replication.world import World, batch, values
+from tests.broker.replication.world import World, batch, fetch_params, values
 
 
 @pytest.fixture
@@ -143,6 +144,36 @@ def test_answer_without_records_moves_the_high_watermark_and_wakes_a_reader(worl
     bring(world, partition, high_watermark=1)
 
     assert values(waiting[0].records) == ["x"]
+
+
+def test_follower_tells_its_readers_of_aborted_transactions(world: World) -> None:
+    """Its own index names them, and its last stable offset is held by what is open; nothing stays open of a read that failed."""
+    partition = follow(world)
+    fields = {"partition_leader_epoch": 3, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    value = encode_end_transaction_value(0)
+    marker = build_control_batch(
+        ControlRecordType.ABORT, value, timestamp=0, base_offset=2, partition_leader_epoch=3, producer_id=7, producer_epoch=0
+    )
+    for data in (batch("x", base_offset=0, producer_id=7, **fields), batch("y", base_offset=1, producer_id=8, **fields), marker):
+        bring(world, partition, memoryview(data), high_watermark=3)
+
+    def read() -> list[PartitionRead]:
+        return world.fetch_all([FetchTarget("a", 0, 0, 1000)], fetch_only_leader=False, isolation=FetchIsolation.TXN_COMMITTED)
+
+    (found,) = read()
+    assert values(found.records) == ["x"]
+    assert [(each.producer_id, each.first_offset, each.last_offset) for each in found.aborted_transactions or ()] == [(7, 0, 2)]
+    assert found.last_stable_offset == 1
+
+    references = partition.log.segments.active.file._references
+    index = partition.log.segments.active.indexes.transaction_index
+    index.close()
+    index.path.write_bytes(b"")
+    with pytest.raises(StorageError):
+        partition.read(
+            FetchTarget("a", 0, 0, 1000), fetch_params(fetch_only_leader=False, isolation=FetchIsolation.TXN_COMMITTED), 1000, True
+        )
+    assert partition.log.segments.active.file._references == references
 
 
 def test_log_start_follows_the_leader_s(world: World) -> None:
