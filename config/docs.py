@@ -264,7 +264,7 @@ socket.connection.setup.timeout.ms  Wait for a connection to another node, at th
 socket.listen.backlog.size  Connections that the system holds before they are accepted; the default is 1024 (Kafka: 50).
 socket.receive.buffer.bytes  Socket receive buffer. -1, the default (Kafka: 102400), leaves it to the system, whose tuning is faster.
 socket.request.max.bytes  Largest request.
-socket.send.buffer.bytes  Socket send buffer, by default 262144 (Kafka: 102400). -1 leaves it to the system, for readers that are far away.
+socket.send.buffer.bytes  Send buffer of a consumer's socket, by default 262144 (Kafka: 102400, of all sockets). -1 leaves it to the system.
 telemetry.max.bytes  Largest push of client metrics, as it is sent.
 transaction.state.log.min.isr  Replicas of __transaction_state that must have a record.
 transaction.state.log.num.partitions  Partitions of __transaction_state.

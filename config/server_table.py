@@ -4,7 +4,7 @@ Columns: name, type, default (`null`, `required`, `""` for empty), range (config
 where a running broker may change it (`-` nowhere, `broker`, `cluster`), and `internal` for what Kafka keeps out of its manual.
 The names, types and defaults are checked against the fields of `config.server.ServerConfig` and against Kafka by tests. Three
 defaults differ, where Kafka's 102400 holds a fast connection back: socket.receive.buffer.bytes is -1, the system's own tuning, and
-socket.send.buffer.bytes 262144, because what is sent should still be in a cache when it is read; and socket.listen.backlog.size is 1024 instead of 50, so that a crowd of clients may come at once.
+socket.send.buffer.bytes 262144, for consumers alone, because what is sent should still be in a cache when it is read; and socket.listen.backlog.size is 1024 instead of 50, so that a crowd of clients may come at once.
 """
 
 DYNAMIC_TABLE = """

@@ -177,7 +177,8 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - Every broker and topic property of Kafka 4.3 is known. The documentation in DescribeConfigs says, with the reason, if a property has no
   effect here, and a start with such a property set logs one warning that names it.
 - Three defaults differ: `socket.send.buffer.bytes` is 262144 and `socket.receive.buffer.bytes` -1, which leaves it to the system's own
-  tuning (102400 in Kafka), `socket.listen.backlog.size` is 1024 (50 in Kafka). Values that you set have Kafka's meaning.
+  tuning (102400 in Kafka), `socket.listen.backlog.size` is 1024 (50 in Kafka). The send buffer's size is that of
+  consumers' connections; a follower's, and one on which nothing was fetched yet, keep the system's.
 - Connections above `max.connections` are closed at once; Kafka leaves them waiting to be accepted.
 """
 

@@ -26,6 +26,8 @@ class ListenerFacts(NamedTuple):
     """Bytes of one request; a connection that announces more is closed."""
     max_request_size: int = sys.maxsize
     """Bytes of one request that is not a Produce."""
+    send_buffer_bytes: int = -1
+    """SO_SNDBUF of a consumer's connection; -1 leaves it to the system."""
     max_connections: int = sys.maxsize
     """Of this listener; the ConnectionRegistry bounds all listeners together."""
 
@@ -36,7 +38,8 @@ class ConnectionFacts:
     peer's next action.
 
     `client_id_bytes` is the client id of the last request, `client_id_text` the same decoded and checked. `on_closed` is called once
-    when the connection ends, for code that keeps state of the client beyond a request. `is_forwarded` means that another broker has
+    when the connection ends, for code that keeps state of the client beyond a request. `limit_send_buffer`, until it is called, bounds the
+    socket's send buffer: the first Fetch of a consumer calls it. `is_forwarded` means that another broker has
     forwarded the request in an Envelope."""
 
     __slots__ = (
@@ -48,6 +51,7 @@ class ConnectionFacts:
         "connection_id",
         "is_closed",
         "is_forwarded",
+        "limit_send_buffer",
         "listener",
         "on_closed",
         "principal",
@@ -67,10 +71,12 @@ class ConnectionFacts:
         self.is_forwarded = False
         self.sends_at_once = False
         self.on_closed: Callable[[], object] | None = None
+        self.limit_send_buffer: Callable[[], None] | None = None
 
     def close(self) -> None:
         """Called when the connection has ended."""
         self.is_closed = True
+        self.limit_send_buffer = None
         if self.on_closed is not None:
             self.on_closed()
             self.on_closed = None

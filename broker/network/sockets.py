@@ -6,6 +6,7 @@ Production uses sockets; the simulated network is another implementation. Connec
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import sys
 from collections.abc import Callable
@@ -19,6 +20,9 @@ SYSTEM_DEFAULT = -1  # a socket buffer's size, left to the system, which tunes i
 SEGMENT_BYTES_MIN = 536  # of TCP over IPv4
 SEGMENT_BYTES_MAX = 32_767
 """The largest limit that Linux takes for a connection's segments. Those of the loopback interface are of 65,483 bytes by default."""
+
+SMALL_SEND_BUFFER_BYTES_MAX = 2 * SEGMENT_BYTES_MAX
+"""A send buffer up to this size needs smaller segments, which have to be agreed on when a connection begins."""
 
 ProtocolFactory = Callable[[], asyncio.BufferedProtocol]
 
@@ -98,6 +102,14 @@ class SystemNetwork:
         return await self._loop.create_connection(protocol_factory, host, port)
 
 
+def set_send_buffer(transport: asyncio.BaseTransport, size_bytes: int) -> None:
+    """Set SO_SNDBUF of a connection, if it has a socket and the peer has not reset it."""
+    connected = transport.get_extra_info("socket")
+    if connected is not None:  # the simulated network has none
+        with contextlib.suppress(OSError):
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size_bytes)
+
+
 class SocketAcceptor:
     """Sockets (a host name may resolve to several addresses) and the asyncio servers on them."""
 
@@ -147,6 +159,6 @@ class SocketAcceptor:
         for option, size in self._buffer_sizes.items():
             listening.setsockopt(socket.SOL_SOCKET, option, size)
         send_buffer_bytes = self._buffer_sizes.get(socket.SO_SNDBUF)
-        if sys.platform == "linux" and send_buffer_bytes is not None and send_buffer_bytes // 2 <= SEGMENT_BYTES_MAX:
+        if sys.platform == "linux" and send_buffer_bytes is not None and send_buffer_bytes <= SMALL_SEND_BUFFER_BYTES_MAX:
             segment_bytes = max(send_buffer_bytes // 2, SEGMENT_BYTES_MIN)
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, segment_bytes)

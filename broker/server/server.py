@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from broker.network.context import ListenerFacts
 from broker.network.listeners import ConnectionRegistry, Listener, limits_by_address
 from broker.network.listening_sockets import ListenError
-from broker.network.sockets import SocketOptions
+from broker.network.sockets import SMALL_SEND_BUFFER_BYTES_MAX, SYSTEM_DEFAULT, SocketOptions
 from broker.platform import Platform, system_platform
 from broker.quorum.opening import other_addresses
 from broker.quorum.voters import Address
@@ -172,13 +172,15 @@ class Broker:
             security_protocol=endpoint.security_protocol,
             max_frame_size=self.config.socket_request_max_bytes,
             max_request_size=self.config.barnabas_request_bytes_max if kind is ListenerKind.CLIENT else sys.maxsize,
+            send_buffer_bytes=self.config.socket_send_buffer_bytes,
         )
+        is_small = self.config.socket_send_buffer_bytes <= SMALL_SEND_BUFFER_BYTES_MAX
         listener = Listener(
             facts,
             registry,
             SocketOptions(
                 backlog=self.config.socket_listen_backlog_size,
-                send_buffer_bytes=self.config.socket_send_buffer_bytes,
+                send_buffer_bytes=self.config.socket_send_buffer_bytes if is_small else SYSTEM_DEFAULT,
                 receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
             ),
         )

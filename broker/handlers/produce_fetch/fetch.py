@@ -138,6 +138,8 @@ class FetchHandler:
                 targets = session.targets
         if is_from_follower:
             context.connection.sends_at_once = True  # producers wait for the follower's next fetch
+        elif context.connection.limit_send_buffer is not None:
+            context.connection.limit_send_buffer()
         return _Fetch(self, context, params, session).begin(targets)
 
     def _params(self, request: FetchRequest, version: int, listener_name: str) -> FetchParams:

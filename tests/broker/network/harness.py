@@ -41,6 +41,7 @@ class Harness:
             limits.pop("kind", ListenerKind.CLIENT),
             max_frame_size=limits.pop("max_frame_size", 1 << 20),
             max_connections=limits.pop("max_connections_of_listener", 1_000),
+            send_buffer_bytes=limits.pop("consumers_send_buffer_bytes", -1),
         )
         self.executor = ThreadPoolExecutor(1)
         settings = {

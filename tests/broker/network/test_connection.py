@@ -399,6 +399,31 @@ def test_connections_have_the_socket_buffers_that_were_asked_for_and_keep_alive(
     run(test)
 
 
+def test_the_send_buffer_is_limited_when_a_handler_asks_for_it_once() -> None:
+    async def test() -> None:
+        seen: list[bool] = []
+
+        def handle(frame: memoryview, facts: ConnectionFacts) -> Any:
+            if limit := facts.limit_send_buffer:
+                limit()
+            seen.append(facts.limit_send_buffer is None)
+            return [framed(b"answer")]
+
+        async with serving(handle, consumers_send_buffer_bytes=30_000) as harness:
+            before = await _accepted_options(harness)
+            reader, writer = await harness.connect()
+            writer.write(framed(b"?") * 2)
+            await reader.readexactly(2 * len(framed(b"answer")))
+            connection = list(harness.registry._connections)[-1]
+            accepted = connection._transport.get_extra_info("socket")  # type: ignore[union-attr]
+
+            assert before["SO_SNDBUF"] > 60_000
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 60_000
+            assert seen == [True, True]
+
+    run(test)
+
+
 def test_a_large_answer_leaves_through_a_small_send_buffer() -> None:
     async def test() -> None:
         async with serving(lambda frame, facts: [framed(b"x" * 3_000_000)], listener={"send_buffer_bytes": 5_000}) as harness:

@@ -408,3 +408,15 @@ def test_a_negative_leader_epoch_is_not_checked(world: World) -> None:
     response = Client(world).fetch(topic("a", (0, 0), current_leader_epoch=-2))
 
     assert values(only(response).records) == ["0"]
+
+
+@pytest.mark.parametrize(("replica_id", "limits"), [(-1, 1), (2, 0)])
+def test_the_send_buffer_of_a_consumer_is_limited_and_a_followers_is_not(world: World, replica_id: int, limits: int) -> None:
+    client, calls = Client(world, 12), []
+    request = FetchRequest(topics=[topic("a", (0, 0))], replica_id=replica_id, max_wait_ms=0)
+    consumers = context(FETCH_KEY, 12)
+    consumers.connection.limit_send_buffer = lambda: calls.append("limited")
+
+    completed(client.handler(consumers, request))
+
+    assert len(calls) == limits
