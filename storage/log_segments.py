@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from storage.batch_scan import read_batch_header
 from storage.file_slice import FileSlice
 from storage.segment import LogSegment
-from storage.transaction_index import AbortedTransaction
+from storage.transaction_index import STEP_ENTRIES, AbortedTransaction
 
 OPEN_CLOSED_SEGMENTS = 8  # for a single log; the log manager's logs share one OpenSegments
 
 
 class OpenSegments:
-    """Closed segments that keep their descriptors (three each), so that consumers that catch up need not open them again.
+    """Closed segments that keep their descriptors (three each, and one for aborted transactions), so that consumers that catch up need not
+    open them again.
 
     All logs of a broker share it: with ten thousand logs, a limit for each would be no limit."""
 
@@ -131,10 +132,15 @@ class LogSegments:
         aborting = self._find_aborting()
         base_offset = self._base_offsets[self.floor_index(start_offset)]
         aborted: list[AbortedTransaction] = []
+        step_entries = STEP_ENTRIES
         for index in range(bisect_left(aborting, base_offset, key=lambda segment: segment.base_offset), len(aborting)):
             segment = aborting[index]
-            search = segment.indexes.transaction_index.collect(start_offset, end_offset)
-            self.note_read(segment)
+            transactions = segment.indexes.transaction_index
+            new_entries = transactions.unsummarized_count
+            search = transactions.collect(start_offset, end_offset, step_entries)
+            step_entries -= new_entries
+            if transactions.is_open:
+                self.note_read(segment)
             aborted += search.aborted
             if search.is_complete:
                 break

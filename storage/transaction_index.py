@@ -119,6 +119,11 @@ class TransactionIndex:
                     self._count = 0
         return self._count
 
+    @property
+    def unsummarized_count(self) -> int:
+        """How many entries the next search has to summarize."""
+        return self.count - self._summary.count
+
     def note_absent(self) -> None:
         """The file was looked for and is not there."""
         self._count = 0
@@ -152,18 +157,18 @@ class TransactionIndex:
             entries.append(AbortedTransaction(*fields))
         return entries
 
-    def collect(self, start_offset: int, end_offset: int) -> TransactionSearch:
+    def collect(self, start_offset: int, end_offset: int, step_entries: int = STEP_ENTRIES) -> TransactionSearch:
         """Returns the aborted transactions with records in [start_offset, end_offset) (TransactionIndex.collectAbortedTxns).
 
         The search is complete at an entry whose last stable offset reaches the end: a transaction aborted later began after it.
-        StorageError or CorruptFileError when the file cannot be read; ColdRead where it may not wait, for the disk or for a long file's
-        summary."""
+        StorageError or CorruptFileError when the file cannot be read; ColdRead where it may not wait, for the disk or for the summary of
+        more than `step_entries`."""
         count = self.count
         if not count:
             return NOTHING_FOUND
         summary = self._summary
         if summary.count < count:
-            self._summarize(count)
+            self._summarize(count, step_entries)
         if summary.first_offset_min >= end_offset > summary.stable_offset_max:
             return NOTHING_FOUND
         firsts, stables = summary.first_offsets, summary.stable_offsets
@@ -211,10 +216,10 @@ class TransactionIndex:
         offset: int = _LAST_OFFSET.unpack(self._read(number, 1))[0]
         return offset
 
-    def _summarize(self, count: int) -> None:
-        """Extend the summary to all entries; where that may not wait, by STEP_ENTRIES at most, then ColdRead for the next ones."""
+    def _summarize(self, count: int, step_entries: int) -> None:
+        """Extend the summary to all entries; where that may not wait, by `step_entries` at most, then ColdRead for the next ones."""
         summary = self._summary
-        step_end = count if policy.may_wait else min(count, summary.count + STEP_ENTRIES)
+        step_end = count if policy.may_wait else min(count, summary.count + max(step_entries, 0))
         while summary.count < step_end:
             entries = self._read(summary.count, min(BLOCK_ENTRIES - summary.count % BLOCK_ENTRIES, step_end - summary.count))
             entries_count = len(entries) // ENTRY_SIZE
@@ -222,7 +227,10 @@ class TransactionIndex:
             self._check_version(max(fields[::FIELDS]))
             summary.add(min(fields[2::FIELDS]), fields[-2], max(fields[4::FIELDS]), entries_count)
         if step_end < count:
-            assert self._descriptor is not None, "it was read from"
+            with storage_errors("open", self.path):
+                if self._descriptor is None:
+                    self._open()
+            assert self._descriptor is not None
             size = min(count - step_end, STEP_ENTRIES) * ENTRY_SIZE
             raise ColdRead(self._descriptor, step_end * ENTRY_SIZE, size, self._disk)
 

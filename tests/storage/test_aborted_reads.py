@@ -19,6 +19,7 @@ from protocol.records import (
     iterate_headers,
     read_control_type,
 )
+from storage import log_segments
 from storage.compaction.selection import find_cleanable
 from storage.file_slice import take_bytes
 from storage.log import Log
@@ -266,9 +267,9 @@ def test_segments_without_an_abort_are_not_looked_at(open_log: OpenLog, monkeypa
     index_class = type(log.segments.first.indexes.transaction_index)
     collect = index_class.collect
 
-    def note(index, start_offset, end_offset):  # type: ignore[no-untyped-def]
+    def note(index, *arguments):  # type: ignore[no-untyped-def]
         searched.append(index.start_offset)
-        return collect(index, start_offset, end_offset)
+        return collect(index, *arguments)
 
     monkeypatch.setattr(index_class, "collect", note)
     delivered, _, aborted = read_committed(log, 3, 1 << 20)
@@ -288,18 +289,42 @@ def test_a_long_index_is_read_in_steps_where_the_loop_may_not_wait(open_log: Ope
     log.write_state()
     reopened = open_log(was_clean_stop=True, recovery_point=log.log_end_offset)
     reopened.set_high_watermark(reopened.log_end_offset)
-    steps = 0
 
+    steps, aborted = read_in_steps(reopened)
+
+    assert (steps, [each.producer_id for each in aborted]) == (2, [7])
+
+
+def test_many_short_indexes_are_read_in_steps_too(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction that stays open over many segments makes a first search look at all of them."""
+    monkeypatch.setattr(log_segments, "STEP_ENTRIES", 5)
+    log = open_log()
+    append_transactional(log, 0)
+    for producer_id in range(10, 22):
+        log.roll(NOW_MS)
+        append_transactional(log, 0, producer_id=producer_id)
+        append_marker(log, ControlRecordType.ABORT, producer_id=producer_id)
+    append_marker(log, ControlRecordType.ABORT)
+    log.close()
+    reopened = open_log(was_clean_stop=True, recovery_point=log.log_end_offset)
+    reopened.set_high_watermark(reopened.log_end_offset)
+
+    steps, aborted = read_in_steps(reopened)
+
+    assert (steps, [each.producer_id for each in aborted]) == (2, [7])
+    assert read_in_steps(reopened)[0] == 0
+
+
+def read_in_steps(log: Log) -> tuple[int, list[AbortedTransaction]]:
+    """The first batch's aborted transactions, read where the loop may not wait, and how often it had to let others run."""
+    steps = 0
     while True:
-        records = reopened.read(0, max_bytes=1000, end_offset=reopened.last_stable_offset)
+        records = log.read(0, max_bytes=1, end_offset=log.last_stable_offset, minimum_one_batch=True)
         try:
             with not_waiting:
-                aborted = reopened.aborted_transactions(0, records)
-            break
+                return steps, log.aborted_transactions(0, records)
         except ColdRead as cold:
             cold.bring_in()
             steps += 1
         finally:
             take_bytes(records)
-
-    assert (steps, [each.producer_id for each in aborted]) == (2, [7])
