@@ -15,12 +15,18 @@ from tests.support.cluster import Cluster
 from tests.support.wire import WireClient
 
 PARTITIONS = 6
+TIMEOUT_MS = 500  # of a produce: until the directory is known to have failed its replicas acknowledge nothing
+SETTINGS = {
+    "log.flush.interval.messages": "1",
+    # As in Kafka, a leader waits so long for a replica that just left the ISR before it acknowledges without it.
+    "replica.lag.time.max.ms": "2000",
+}
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     settings = {node_id: {"log.dirs": f"{tmp_path / f'{node_id}-a'},{tmp_path / f'{node_id}-b'}"} for node_id in (1, 2, 3)}
-    with Cluster(tmp_path, settings={"flush.messages": "1"}, node_settings=settings) as cluster:
+    with Cluster(tmp_path, settings=SETTINGS, node_settings=settings) as cluster:
         yield cluster
 
 
@@ -47,7 +53,7 @@ def write_to_all(cluster: Cluster, acked: dict[int, int]) -> None:
     def write(index: int) -> bool:
         node = cluster.nodes[next(each.leader_id for each in partitions_of(cluster) if each.partition_index == index)]
         with WireClient(node.host, node.port) as client:
-            return produce(client, index, acked) is ErrorCode.NONE
+            return produce(client, index, acked, timeout_ms=TIMEOUT_MS) is ErrorCode.NONE
 
     for index in range(PARTITIONS):
         cluster.wait_for(lambda index=index: write(index), f"a write to partition {index}")  # type: ignore[misc]
@@ -90,8 +96,10 @@ def _fails_by_writing(cluster: Cluster, acked: dict[int, int], failed: Path) -> 
         for node_id in (1, 2, 3):
             node = cluster.nodes[node_id]
             with WireClient(node.host, node.port) as client:
-                produce(client, index, acked)
-    return replicas_in(cluster, 2)[str(failed)][0] is ErrorCode.KAFKA_STORAGE_ERROR
+                produce(client, index, acked, timeout_ms=TIMEOUT_MS)
+        if replicas_in(cluster, 2)[str(failed)][0] is ErrorCode.KAFKA_STORAGE_ERROR:
+            return True
+    return False
 
 
 def _settled(cluster: Cluster) -> list[MetadataResponsePartition]:

@@ -21,7 +21,7 @@ MOVER = 2
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     settings = {MOVER: {"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}}
-    with Cluster(tmp_path, settings={"flush.messages": "1"}, node_settings=settings) as cluster:
+    with Cluster(tmp_path, settings={"log.flush.interval.messages": "1"}, node_settings=settings) as cluster:
         yield cluster
 
 

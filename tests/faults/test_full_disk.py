@@ -45,12 +45,12 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     small_disk.close()
 
 
-def produce(client: WireClient, partition: int, acked: dict[int, int]) -> ErrorCode:
+def produce(client: WireClient, partition: int, acked: dict[int, int], *, timeout_ms: int = 5000) -> ErrorCode:
     """One record of 10 KB; counts it in `acked` if it is."""
     records = memoryview(build_batch([SimpleRecord(None, bytes(10_000))]))
     data = PartitionProduceData(index=partition, records=records)
     topic = TopicProduceData(name=TOPIC, partition_data=[data])
-    response = client.request(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic]), 9)
+    response = client.request(ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic]), 9)
     code = ErrorCode(response.responses[0].partition_responses[0].error_code)
     if code is ErrorCode.NONE:
         acked[partition] = acked.get(partition, 0) + 1
