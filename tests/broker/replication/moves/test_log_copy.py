@@ -10,6 +10,10 @@ import pytest
 from broker.replication.moves.log_copy import PIECE_BATCHES, PIECE_BYTES, find_piece_end
 from protocol.records import read_header
 from storage.leader_epochs import EpochEntry
+from storage.log import Log
+from storage.markers import TransactionMarker
+from storage.validation import AppendOrigin
+from storage.verification import TransactionAppend
 from tests.broker.replication.moves.moving import FIRST, SECOND, Moving, batches_of
 from tests.broker.replication.world import batch
 from tests.support.clock import WALL_START_MS
@@ -17,6 +21,7 @@ from tests.support.clock import WALL_START_MS
 SEEDS = 20
 COLD_SHARE = 0.2
 PRODUCER_ID = 9
+TRANSACTIONAL_IDS = range(20, 24)
 
 
 class History:
@@ -43,7 +48,24 @@ class History:
             value = f"{self.number} " + "v" * self.draw.randrange(200)
             self.epoch += bool(fields)
             log.append_as_leader(batch(value, **fields), leader_epoch=self.epoch, now_ms=WALL_START_MS)
+            if self.draw.random() < 0.3:
+                self.append_in_transaction()
         log.set_high_watermark(self.draw.randrange(log.high_watermark, log.log_end_offset + 1))
+
+    def append_in_transaction(self) -> None:
+        """A batch of a transaction, or the end of one, which most abort."""
+        log, producer_id = self.moving.log, self.draw.choice(TRANSACTIONAL_IDS)
+        if self.draw.random() < 0.3:
+            markers = [TransactionMarker(producer_id, 0, 0, is_commit=self.draw.random() < 0.3)]
+            log.append_markers(markers, leader_epoch=self.epoch, now_ms=WALL_START_MS)
+            return
+        log.append_as_leader(
+            batch("in a transaction", producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True),
+            leader_epoch=self.epoch,
+            now_ms=WALL_START_MS,
+            origin=AppendOrigin.COORDINATOR,
+            transaction=TransactionAppend(None, supports_epoch_bump=False, is_required=False),
+        )
 
     def cut(self) -> None:
         log = self.moving.log
@@ -72,6 +94,18 @@ def epochs_after(offset: int, entries: list[EpochEntry]) -> list[EpochEntry]:
     return [entry for entry in entries if entry.start_offset > offset]
 
 
+def aborted_of(log: Log) -> dict[tuple[int, int], int]:
+    """Producer and marker of each aborted transaction that the log's indexes have → its first offset."""
+    found = log.segments.find_aborted(log.segments.first.base_offset, log.log_end_offset)
+    return {(each.producer_id, each.last_offset): each.first_offset for each in found}
+
+
+def first_open_offset(log: Log) -> int | None:
+    """Of the first transaction without a marker. That a marker is not replicated yet is forgotten where the producers' state is loaded."""
+    log.producers.on_high_watermark_updated(log.log_end_offset)
+    return log.producers.first_unstable_offset
+
+
 @pytest.mark.long("simulated histories")
 @pytest.mark.parametrize("end", ["moved", "killed"])
 def test_the_copy_that_takes_over_is_the_same_log(end: str) -> None:
@@ -88,6 +122,7 @@ def test_the_copy_that_takes_over_is_the_same_log(end: str) -> None:
         log = moving.log
         batches, epochs = batches_of(log), log.leader_epochs.entries()
         state = log.log_end_offset, log.high_watermark
+        aborted = aborted_of(log)
         moving.run()
         if moving.is_told:
             moving.accept()
@@ -105,6 +140,12 @@ def test_the_copy_that_takes_over_is_the_same_log(end: str) -> None:
         headers = (read_header(memoryview(each), 0) for each in batches)
         last = [header.producer_epoch for header in headers if header.producer_id == PRODUCER_ID][-1:]
         assert not last or new.producers.producers[PRODUCER_ID].producer_epoch == last[0], seed
+        # A transaction whose first records were deleted begins with the first that is left.
+        expected = {end for end, first_offset in aborted.items() if first_offset >= new.log_start_offset}
+        assert expected <= aborted_of(new).keys() <= aborted.keys(), seed
+        unstable = {first_open_offset(log), first_open_offset(new)}
+        if all(offset is None or offset >= new.log_start_offset for offset in unstable):
+            assert len(unstable) == 1, seed
 
 
 def test_a_piece_is_of_whole_batches_and_bounded_in_bytes_and_number() -> None:
