@@ -86,7 +86,7 @@ class ProduceHandler:
         self._answers = ProduceAnswers(services.metadata, LimitedLog(log, services.clock))
 
     def handle(self, context: RequestContext, request: ProduceRequest) -> Any:
-        """Handle a request of a single partition, which nearly all are; `_handle_all` does the same for any number."""
+        """Handle a request of a single partition, which nearly all are; `_begin` does the same for any number."""
         topics = request.topic_data
         if len(topics) != 1 or len(topics[0].partition_data) != 1:
             return self._begin(context, request)
@@ -105,41 +105,65 @@ class ProduceHandler:
     def _begin(self, context: RequestContext, request: ProduceRequest) -> Any:
         """Handle a long request in turns. Any other is not interrupted before its records are appended or copied for their check: they
         may be in the shared receive buffer."""
-        work = self._handle_all(context, request)
-        return work if _is_long(request) else at_once_or_in_turns(work, NO_LIMIT)
-
-    def _handle_all(self, context: RequestContext, request: ProduceRequest) -> Work:
-        """As `handle`, for any number of partitions. Each append checks the leadership again. If the connection ends, the handling ends
-        between two pieces."""
-        results: list[PartitionAppendResult] = []
-        entries: list[AppendEntry] = []
-        by_name: dict[tuple[str, int], PartitionAppendResult] = {}
+        slots = _Slots()
+        if _is_long(request):
+            return self._handle_in_turns(context, request, slots)
         for topic in request.topic_data:
-            if context.api_version > NAMED_VERSION_MAX:
-                self._name(topic)
-            for data in topic.partition_data:
-                entry = self._make_entry(request, topic.name, data)
-                result = entry[0]
-                first = by_name.setdefault((topic.name, data.index), result)
-                if first is not result:
-                    _refuse((first, result), ErrorCode.INVALID_REQUEST)
-                results.append(result)
-                entries.append(entry)
+            self._fill(slots, context, request, topic, topic.partition_data)
+        entries = slots.accepted()
+        if self._is_check_long(entries):
+            return at_once_or_in_turns(self._check_and_append(context, request, slots, entries), NO_LIMIT)
+        pending = self._append_now(entries, request.acks, context.now_ms, context.api_version >= ZSTD_VERSION_MIN)
+        return self._answer(context, request, slots.results, pending)
+
+    def _handle_in_turns(self, context: RequestContext, request: ProduceRequest, slots: _Slots) -> Work:
+        """As `_begin`, in pieces. If the connection ends, the handling ends between two pieces."""
+        for topic in request.topic_data:
+            for start in range(0, len(topic.partition_data), PARTITIONS_AT_ONCE):
+                self._fill(slots, context, request, topic, topic.partition_data[start : start + PARTITIONS_AT_ONCE])
                 yield
             yield
-        entries = [entry for entry in entries if entry[0].error_code is ErrorCode.NONE]
-        is_zstd_allowed = context.api_version >= ZSTD_VERSION_MIN
-        if self._preparer is not None and any(map(is_check_long, entries)):
-            if self._preparer.has_room(entries):
-                entries = yield self._preparer.prepare(entries, now_ms=context.now_ms, is_zstd_allowed=is_zstd_allowed)
-            else:
-                _refuse([result for result, _, _ in entries], ErrorCode.REQUEST_TIMED_OUT)
-                entries = []
+        entries = slots.accepted()
+        if self._is_check_long(entries):
+            return (yield from self._check_and_append(context, request, slots, entries))
+        return (yield from self._append_in_turns(context, request, slots, entries))
+
+    def _check_and_append(self, context: RequestContext, request: ProduceRequest, slots: _Slots, entries: list[AppendEntry]) -> Work:
+        """Append once the worker process has checked the records."""
+        assert self._preparer is not None, "a check is long where there is a worker"
+        if self._preparer.has_room(entries):
+            is_zstd_allowed = context.api_version >= ZSTD_VERSION_MIN
+            entries = yield self._preparer.prepare(entries, now_ms=context.now_ms, is_zstd_allowed=is_zstd_allowed)
+        else:
+            _refuse([result for result, _, _ in entries], ErrorCode.REQUEST_TIMED_OUT)
+            entries = []
+        return (yield from self._append_in_turns(context, request, slots, entries))
+
+    def _append_in_turns(self, context: RequestContext, request: ProduceRequest, slots: _Slots, entries: list[AppendEntry]) -> Work:
+        """Each append checks the leadership again."""
         pending: dict[Partition, PartitionAppendResult] = {}
         for piece in _pieces(entries):
-            pending |= self._append_now(piece, request.acks, self._clock.now_ms(), is_zstd_allowed) or {}
+            pending |= self._append_now(piece, request.acks, self._clock.now_ms(), context.api_version >= ZSTD_VERSION_MIN) or {}
             yield
-        return self._answer(context, request, results, pending)
+        return self._answer(context, request, slots.results, pending)
+
+    def _fill(
+        self, slots: _Slots, context: RequestContext, request: ProduceRequest, topic: TopicProduceData, piece: list[PartitionProduceData]
+    ) -> None:
+        """Add the slots of some partitions of a topic. A partition that is named twice is refused in both."""
+        if context.api_version > NAMED_VERSION_MAX:
+            self._name(topic)
+        for data in piece:
+            entry = self._make_entry(request, topic.name, data)
+            result = entry[0]
+            first = slots.by_name.setdefault((topic.name, data.index), result)
+            if first is not result:
+                _refuse((first, result), ErrorCode.INVALID_REQUEST)
+            slots.results.append(result)
+            slots.entries.append(entry)
+
+    def _is_check_long(self, entries: list[AppendEntry]) -> bool:
+        return self._preparer is not None and any(map(is_check_long, entries))
 
     def _name(self, topic: TopicProduceData) -> None:
         """Set the topic's name from its id."""
@@ -190,6 +214,21 @@ class ProduceHandler:
         if operation is not None:
             deferred.on_abandon = lambda: self._purgatory.cancel(operation)
         return deferred
+
+
+class _Slots:
+    """The results of a request in its order, and what is to be appended for them."""
+
+    __slots__ = ("by_name", "entries", "results")
+
+    def __init__(self) -> None:
+        self.results: list[PartitionAppendResult] = []
+        self.entries: list[AppendEntry] = []
+        self.by_name: dict[tuple[str, int], PartitionAppendResult] = {}
+
+    def accepted(self) -> list[AppendEntry]:
+        """The entries without an error."""
+        return [entry for entry in self.entries if entry[0].error_code is ErrorCode.NONE]
 
 
 def _is_long(request: ProduceRequest) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from typing import Any
 
 from broker.handlers.produce_fetch.current_leader import name_leader
-from broker.loop.turns import ELEMENTS_AT_ONCE, at_once_or_in_turns
+from broker.loop.turns import ELEMENTS_AT_ONCE
 from broker.metadata.metadata_cache import MetadataCache
 from broker.network.context import RequestContext
 from broker.observability.limited_log import LimitedLog
@@ -67,7 +67,12 @@ class ProduceAnswers:
                 if version < LOG_START_OFFSET_VERSION_MIN:
                     return [fill(correlation_id, index, offset, time_ms)]
                 return [fill(correlation_id, index, offset, time_ms, result.log_start_offset)]
-        return at_once_or_in_turns(self._make_response(results, context), ELEMENTS_AT_ONCE)
+        answer = _Answer(self._metadata, self._log, context)
+        if len(results) > ELEMENTS_AT_ONCE:
+            return _add_in_turns(answer, results)
+        for result in results:
+            answer.add(result)
+        return answer.response
 
     def _find_template(self, version: int, topic: str) -> Template:
         """Keyed by the topic's id in versions with ids: a topic may be deleted and created again under its name."""
@@ -95,12 +100,12 @@ class ProduceAnswers:
         template = self._templates[version, topic] = compile_template(APIS[PRODUCE_KEY], version, specimen, holes)
         return template
 
-    def _make_response(self, results: list[PartitionAppendResult], context: RequestContext) -> Generator[None, None, ProduceResponse]:
-        answer = _Answer(self._metadata, self._log, context)
-        for result in results:
-            answer.add(result)
-            yield
-        return answer.response
+
+def _add_in_turns(answer: _Answer, results: list[PartitionAppendResult]) -> Generator[None, None, ProduceResponse]:
+    for result in results:
+        answer.add(result)
+        yield
+    return answer.response
 
 
 def unknown_name(topic_id: bytes) -> str:
