@@ -56,9 +56,10 @@ class PendingOffsets:
         for place in places:
             producers = self._by_group[place.group][place.topic][place.partition]
             taken.append((place, producers[producer_id]))
-            self._timeline.remove(producers, producer_id)
-            if not producers:
-                self._remove_partition(place)
+            if len(producers) == 1:
+                self._remove_partition(place)  # with the dict, as it is: it is not looked at again
+            else:
+                self._timeline.remove(producers, producer_id)
         return taken
 
     def remove(self, place: GroupPartition) -> None:
