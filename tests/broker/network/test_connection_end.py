@@ -32,8 +32,9 @@ FRAME_SIZE_MAX = 1_000_000_000
 
 @pytest.fixture(autouse=True)
 def _no_collector() -> Iterator[None]:
-    gc.collect()
+    """What lives already is frozen: `gc.get_objects` then has the test's own objects alone, and not those of all tests before it."""
     gc.disable()
+    gc.freeze()
     yield
     gc.enable()
 
