@@ -52,7 +52,9 @@ def test_each_replica_compacts_and_a_new_leader_has_every_key(tmp_path: Path) ->
         cluster.kill(leader)
         cluster.wait_known("a", lambda partition: partition.leader_id not in (leader, -1), "another leader")
         cluster.wait_readable("a", RECORDS)
-        consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g", "enable.partition.eof": True})
+        consumer = confluent_kafka.Consumer(
+            {"bootstrap.servers": cluster.bootstrap, "group.id": "g", "enable.partition.eof": True, "fetch.wait.max.ms": 10}
+        )
         consumer.assign([confluent_kafka.TopicPartition("a", 0, 0)])
         read = {}
         while (message := consumer.poll(TIMEOUT_S)) is not None and message.error() is None:

@@ -24,7 +24,7 @@ def produce(cluster: Cluster, topic: str, start: int) -> None:
 
 
 def values(cluster: Cluster, topic: str, count: int) -> list[int]:
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "readers"})
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "readers", "enable.auto.commit": False})
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     found = [int(message.value()) for message in consumer.consume(count, timeout=TIMEOUT_S) if message.error() is None]
     consumer.close()

@@ -47,7 +47,9 @@ def end_offset(server: ServerProcess, topic: str) -> int:
 
 def read_to_end(server: ServerProcess, topic: str) -> list[Stored]:
     """The records of partition 0."""
-    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "nobody", "enable.partition.eof": True})
+    consumer = Consumer(
+        {"bootstrap.servers": server.bootstrap, "group.id": "nobody", "enable.partition.eof": True, "fetch.wait.max.ms": 10}
+    )
     consumer.assign([TopicPartition(topic, 0, 0)])
     records = []
     while (message := consumer.poll(TIMEOUT_S)) is not None and message.error() is None:

@@ -221,7 +221,13 @@ def test_each_serves_what_the_other_compacted(compacted: Compacted, tmp_path: Pa
 
 def read_committed(server: ServerProcess, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
     consumer = Consumer(
-        {"bootstrap.servers": server.bootstrap, "group.id": "reader", "enable.partition.eof": True, "isolation.level": "read_committed"}
+        {
+            "bootstrap.servers": server.bootstrap,
+            "group.id": "reader",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+            "isolation.level": "read_committed",
+        }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
     records = []

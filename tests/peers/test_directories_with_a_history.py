@@ -168,7 +168,13 @@ def read(server: ServerProcess, topic: str) -> Answers:
         admin.list_offsets({partition: spec})[partition].result(TIMEOUT_S).offset for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
     )
     consumer = Consumer(
-        {"bootstrap.servers": server.bootstrap, "group.id": "reader", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
+        {
+            "bootstrap.servers": server.bootstrap,
+            "group.id": "reader",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+            "auto.offset.reset": "earliest",
+        }
     )
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     records = []

@@ -23,7 +23,9 @@ POLL_TIMEOUT_S = 60.0
 
 def consume(server: ServerProcess, topic: str, partition: int) -> list[Message]:
     """The whole partition, timestamps included."""
-    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "replayed", "auto.offset.reset": "earliest"})
+    consumer = Consumer(
+        {"bootstrap.servers": server.bootstrap, "group.id": "replayed", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    )
     try:
         consumer.assign([TopicPartition(topic, partition, 0)])
         end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=POLL_TIMEOUT_S)[1]

@@ -55,7 +55,9 @@ def produce(server: ServerProcess, topic: str, first: int, count: int, keys: int
 
 def read_all(server: ServerProcess, topic: str) -> list[tuple[int, bytes, bytes | None]]:
     """Offset, key and value of every record."""
-    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "reader", "enable.partition.eof": True})
+    consumer = Consumer(
+        {"bootstrap.servers": server.bootstrap, "group.id": "reader", "enable.partition.eof": True, "fetch.wait.max.ms": 10}
+    )
     consumer.assign([TopicPartition(topic, 0, 0)])
     records = []
     while (message := consumer.poll(TIMEOUT_S)) is not None and message.error() is None:
