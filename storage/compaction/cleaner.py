@@ -8,22 +8,20 @@ no file to which the broker writes.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
-from struct import Struct
-from typing import cast
 
 from protocol.checksum import crc32c
+from protocol.compression import Buffer
 from protocol.errors import DecodeError
-from protocol.record_spans import list_keys
-from protocol.records import CRC_START, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_control_type, read_header, read_payload
-from storage.compaction.batch_filter import BatchFilter, check_magic
-from storage.compaction.offset_map import NOT_FOUND, OffsetMap
-from storage.compaction.plan import CleanedSegment, CompactionPlan, CompactionResult, CompactionStats, SourceSegment
-from storage.compaction.superseded import SupersededOffsets
+from protocol.records import CRC_START, LOG_OVERHEAD
+from storage.compaction.batch_filter import BatchFilter, KeptBatch
+from storage.compaction.chunks import Chunk, read_chunks
+from storage.compaction.dirty_keys import DirtyKeys
+from storage.compaction.last_offsets import LastOffsets
+from storage.compaction.offset_map import OffsetMap
+from storage.compaction.plan import STEP_RECORDS, CleanedSegment, CompactionPlan, CompactionResult, CompactionStats, SourceSegment
 from storage.compaction.transactions import TransactionTracker
-from storage.disk import Disk
 from storage.errors import StorageError
 from storage.files import (
     CLEANED_SUFFIX,
@@ -39,10 +37,8 @@ from storage.files import (
 from storage.segment import MAX_RELATIVE_OFFSET, LogSegment
 from storage.transaction_index import AbortedTransaction, TransactionIndex
 
-SUPERSEDED_SHARE = 1 / 8  # of the map's limit
+LAST_OFFSETS_SHARE = 1 / 8  # of the map's limit
 WRITE_BYTES = 1024 * 1024  # gathered before they are written
-
-_BATCH_LENGTH = Struct(">8xi")  # the only field that is needed to find where a chunk's batches lie
 
 Steps = Generator[int, None, CompactionResult]
 
@@ -51,13 +47,13 @@ def compact(plan: CompactionPlan) -> Steps:
     """Execute the plan. StorageError or OSError when the disk fails or a segment has left the log; DecodeError for a malformed batch."""
     _delete_leftovers(plan)
     aborted = _read_aborted_transactions(plan)
-    offsets = OffsetMap(plan.map_limit_bytes)
-    superseded = _superseded_offsets(plan)
-    map_read_bytes = yield from _fill_map(plan, offsets, superseded, aborted)
+    offsets, last_offsets = OffsetMap(plan.map_limit_bytes), _last_offsets(plan)
+    dirty_keys = DirtyKeys(plan, offsets, last_offsets, aborted)
+    yield from dirty_keys.collect()
     assert offsets.latest_offset >= plan.first_dirty_offset, "a dirty part has a batch at least"
     transactions = TransactionTracker(aborted)
     batches = BatchFilter(
-        offsets, superseded, transactions, plan.producers,
+        offsets, last_offsets, transactions, plan.producers, first_dirty_offset=plan.first_dirty_offset,
         end_offset=plan.end_offset, now_ms=plan.now_ms, delete_retention_ms=plan.config.delete_retention_ms,
     )  # fmt: skip
     sources = [segment for segment in plan.segments if segment.base_offset <= offsets.latest_offset]
@@ -74,7 +70,7 @@ def compact(plan: CompactionPlan) -> Steps:
     stats = CompactionStats(
         read_bytes=sum(segment.size_bytes for segment in sources), read_records=batches.read_records,
         written_bytes=sum(segment.size_bytes for segment in cleaned), written_records=batches.written_records,
-        map_read_bytes=map_read_bytes, map_share=offsets.share,
+        map_read_bytes=dirty_keys.read_bytes, map_share=offsets.share,
         keyless_records=batches.keyless_records,
     )  # fmt: skip
     return CompactionResult(tuple(cleaned), offsets.latest_offset + 1, stats)
@@ -98,66 +94,11 @@ def group_segments(plan: CompactionPlan, segments: Sequence[SourceSegment]) -> l
     return groups
 
 
-def _superseded_offsets(plan: CompactionPlan) -> SupersededOffsets:
+def _last_offsets(plan: CompactionPlan) -> LastOffsets:
     """Returns an object for the dirty part, or an empty one if it would take too much of the map's memory."""
-    size_bytes = (plan.end_offset - plan.first_dirty_offset) // 8
-    end_offset = plan.end_offset if size_bytes <= plan.map_limit_bytes * SUPERSEDED_SHARE else plan.first_dirty_offset
-    return SupersededOffsets(plan.first_dirty_offset, end_offset)
-
-
-def _fill_map(
-    plan: CompactionPlan, offsets: OffsetMap, superseded: SupersededOffsets, aborted: list[AbortedTransaction]
-) -> Generator[int, None, int]:
-    """Put the dirty part's keys into the map until it is full. Returns the number of bytes read."""
-    start = plan.first_dirty_offset
-    transactions = TransactionTracker(each for each in aborted if each.last_offset >= start)
-    read_bytes = 0
-    dirty = [
-        (segment, after.base_offset if after is not None else plan.end_offset)
-        for segment, after in zip(plan.segments, [*plan.segments[1:], None], strict=True)
-        if after is None or after.base_offset > start
-    ]
-    for segment, end_offset in dirty:
-        with closing(_read_chunks(plan, segment)) as chunks:
-            for chunk in chunks:
-                read_bytes += len(chunk)
-                yield len(chunk)
-                for batch, header in _batches(chunk):
-                    if header.last_offset < start:
-                        continue
-                    if header.is_control:
-                        transactions.drops_control_batch(header, read_control_type(batch, 0, header))
-                    elif not transactions.drops_batch(header):
-                        if not offsets.has_room(header.records_count):
-                            new_count = _count_new_keys(offsets, batch, header, start)
-                            if not offsets.has_room(new_count) and not (yield from offsets.grow(new_count)):
-                                return read_bytes
-                        _put_keys(offsets, superseded, batch, header)
-                    offsets.latest_offset = header.last_offset
-                    yield 0
-        offsets.latest_offset = end_offset - 1  # the segment may lack batches at its end
-    return read_bytes
-
-
-def _put_keys(offsets: OffsetMap, superseded: SupersededOffsets, batch: memoryview, header: BatchHeader) -> None:
-    found, deltas = list_keys(read_payload(batch, 0, header), header.records_count)
-    base_offset, start = header.base_offset, superseded.first_offset
-    if deltas is None and base_offset >= start and None not in found:
-        superseded.note(offsets.put_all(cast("list[bytes]", found), range(base_offset, base_offset + len(found))))
-        return
-    if deltas is not None and header.records_count == header.last_offset_delta + 1:
-        superseded.give_up()  # the second pass expects the records in the order of their offsets
-    keyed = [(key, base_offset + delta) for delta, key in zip(deltas or range(len(found)), found, strict=True) if key is not None]
-    keyed = [each for each in keyed if each[1] >= start]
-    superseded.note(offsets.put_all([key for key, _ in keyed], [offset for _, offset in keyed]))
-
-
-def _count_new_keys(offsets: OffsetMap, batch: memoryview, header: BatchHeader, start: int) -> int:
-    """Returns how many keys of the batch are not in the map yet. Called only if the map may have no room for them."""
-    found, deltas = list_keys(read_payload(batch, 0, header), header.records_count)
-    first_delta = start - header.base_offset
-    keys = {key for delta, key in zip(deltas or range(len(found)), found, strict=True) if key is not None and delta >= first_delta}
-    return sum(offsets.find(key) == NOT_FOUND for key in keys)
+    size_bytes = LastOffsets.size_bytes(plan.end_offset - plan.first_dirty_offset)
+    end_offset = plan.end_offset if size_bytes <= plan.map_limit_bytes * LAST_OFFSETS_SHARE else plan.first_dirty_offset
+    return LastOffsets(plan.first_dirty_offset, end_offset)
 
 
 def _clean_group(
@@ -169,9 +110,9 @@ def _clean_group(
     transactions.keep_aborted = segment.indexes.transaction_index.append
     try:
         for source in group:
-            with closing(_read_chunks(plan, source)) as chunks:
+            with closing(read_chunks(plan.directory, source, plan.read_bytes, plan.disk)) as chunks:
                 for chunk in chunks:
-                    yield len(chunk)
+                    yield chunk.end
                     yield from _clean_chunk(chunk, segment, batches)
         segment.become_inactive()
         segment.flush()
@@ -184,87 +125,66 @@ def _clean_group(
     return CleanedSegment(base_offset, segment.size_bytes, tuple(source.base_offset for source in group))
 
 
-def _clean_chunk(chunk: memoryview, segment: LogSegment, batches: BatchFilter) -> Generator[int, None, None]:
-    out = bytearray()
-    headers: list[BatchHeader] = []
-    for batch, header in _batches(chunk):
-        _check_crc(batch, header)
-        kept = batches.keep(batch, header)
+def _clean_chunk(chunk: Chunk, segment: LogSegment, batches: BatchFilter) -> Generator[int, None, None]:
+    data, view = chunk.data, memoryview(chunk.data)
+    gathered = _GatheredBatches(view)
+    records_count = 0
+    for position, header in chunk.batches:
+        end = position + LOG_OVERHEAD + header.batch_length
+        if crc32c(view[position + CRC_START : end]) != header.crc:
+            # Kafka does not check it. But a rewritten batch gets a new checksum, which would hide its damage.
+            raise DecodeError(f"the batch at offset {header.base_offset} does not match its checksum")
+        kept = batches.keep(data, position, header)
         if kept is not None:
-            out += kept.data
-            headers.append(kept.header)
-            if len(out) >= WRITE_BYTES:
-                segment.append_batches(memoryview(out), headers)
-                yield len(out)
-                out, headers = bytearray(), []
-        yield 0
-    if headers:
-        segment.append_batches(memoryview(out), headers)
-        yield len(out)
+            gathered.add(kept, position, end)
+            if gathered.size_bytes >= WRITE_BYTES:
+                yield gathered.write_to(segment)
+        records_count += header.records_count
+        if records_count >= STEP_RECORDS:
+            records_count = 0
+            yield 0
+    yield gathered.write_to(segment)
 
 
-def _read_chunks(plan: CompactionPlan, segment: SourceSegment) -> Generator[memoryview, None, None]:
-    """Yields the segment in pieces of whole batches, of `read_bytes` or of one larger batch."""
-    disk = plan.disk
-    fd = disk.open(plan.directory / offset_file_name(segment.base_offset, LOG_SUFFIX), os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        position = 0
-        while position < segment.size_bytes:
-            size = min(max(plan.read_bytes, HEADER_SIZE), segment.size_bytes - position)
-            chunk = _pread(disk, fd, size, position)
-            end = _whole_batches_end(chunk)
-            if end == 0:
-                chunk = _pread(disk, fd, _first_batch_size(chunk, segment.size_bytes - position), position)
-                end = len(chunk)
-            yield memoryview(chunk)[:end]
-            position += end
-    finally:
-        disk.close(fd)
+class _GatheredBatches:
+    """Batches of one chunk that are written with one call; adjacent ones that stay as they are are one piece of the chunk."""
 
+    def __init__(self, chunk: memoryview) -> None:
+        self._chunk = chunk
+        self._begin()
 
-def _pread(disk: Disk, fd: int, size: int, position: int) -> bytes:
-    data = disk.pread(fd, size, position)
-    while len(data) < size:
-        more = disk.pread(fd, size - len(data), position + len(data))
-        if not more:
-            raise DecodeError(f"a segment ends at {position + len(data)}, {size} bytes were expected at {position}")
-        data += more
-    return data
+    def _begin(self) -> None:
+        self._pieces: list[Buffer] = []
+        self._run = (-1, -1)  # the last piece's place in the chunk
+        self._notes: list[tuple[int, int, int]] = []
+        self.size_bytes = 0
 
+    def add(self, kept: KeptBatch, position: int, end: int) -> None:
+        """Add what is left of the batch in these bytes of the chunk."""
+        data, last_offset, max_timestamp = kept
+        size = end - position
+        if data is not None:
+            size = len(data)
+            self._pieces.append(data)
+        elif self._pieces and self._run[1] == position:
+            self._run = self._run[0], end
+            self._pieces[-1] = self._chunk[self._run[0] : end]
+        else:
+            self._run = position, end
+            self._pieces.append(self._chunk[position:end])
+        self._notes.append((size, last_offset, max_timestamp))
+        self.size_bytes += size
 
-def _whole_batches_end(chunk: bytes) -> int:
-    position, size = 0, len(chunk)
-    while size - position >= HEADER_SIZE:
-        (batch_length,) = _BATCH_LENGTH.unpack_from(chunk, position)
-        if batch_length < HEADER_SIZE - LOG_OVERHEAD:
-            raise DecodeError(f"batch length {batch_length} is smaller than a header")
-        if (end := position + LOG_OVERHEAD + batch_length) > size:
-            break
-        position = end
-    return position
-
-
-def _first_batch_size(chunk: bytes, left_bytes: int) -> int:
-    size = read_header(chunk).size_bytes
-    if size > left_bytes:
-        raise DecodeError(f"a batch of {size} bytes, {left_bytes} are left in the segment")
-    return size
-
-
-def _batches(chunk: memoryview) -> Iterator[tuple[memoryview, BatchHeader]]:
-    position = 0
-    while position < len(chunk):
-        header = read_header(chunk, position)
-        check_magic(header)
-        end = position + header.size_bytes
-        yield chunk[position:end], header
-        position = end
-
-
-def _check_crc(batch: memoryview, header: BatchHeader) -> None:
-    """Kafka does not check it. But a rewritten batch gets a new checksum, which would hide its damage."""
-    if crc32c(batch[CRC_START:]) != header.crc:
-        raise DecodeError(f"the batch at offset {header.base_offset} does not match its checksum")
+    def write_to(self, segment: LogSegment) -> int:
+        """Write all, and begin anew. Returns the number of bytes."""
+        size_bytes, notes = self.size_bytes, self._notes
+        if size_bytes:
+            position = segment.write(self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces))
+            for size, last_offset, max_timestamp in notes:
+                segment.note_batch(position, size, last_offset, max_timestamp)
+                position += size
+            self._begin()
+        return size_bytes
 
 
 def _read_aborted_transactions(plan: CompactionPlan) -> list[AbortedTransaction]:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 from config.topic import LogConfig
 from storage.disk import Disk
 
+STEP_RECORDS = 512  # about as many are read between two steps of a compaction, which take less than a millisecond
+
 
 class SourceSegment(NamedTuple):
     """A closed segment."""

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from protocol.errors import DecodeError
-from protocol.record_spans import iterate_spans, list_keys
+from protocol.record_spans import find_records, iterate_spans, list_keys
 from protocol.records import HEADER_SIZE, SimpleRecord, build_batch, iterate_records
 
 SIZES = (0, 1, 40, 63, 64, 100, 8_191, 8_192, 20_000)
@@ -60,14 +60,34 @@ def test_keys_agree_with_the_decoder(seed: int, sizes: tuple[int, ...]) -> None:
     draw = random.Random(seed)
     records = [
         SimpleRecord(
-            None if draw.random() < 0.02 else draw.randbytes(draw.choice((0, 10, 60, 64))), draw.randbytes(draw.choice(sizes)), (),
+            None if draw.random() < 0.02 else draw.randbytes(draw.choice((0, 10, 60, 64))),
+            None if draw.random() < seed % 2 / 100 else draw.randbytes(draw.choice(sizes)), (),
             NOW_MS + draw.choice((0, 0, 0, 31, 64, 8_192)),
         )
         for _ in range(150)
     ]  # fmt: skip
     payload = bytes(build_batch(records))[HEADER_SIZE:]
 
-    assert list_keys(payload, 150) == ([record.key for record in records], None)
+    assert list_keys(payload, 150) == ([record.key for record in records], None, any(record.value is None for record in records))
+
+
+@pytest.mark.parametrize("sizes", [(1, 40), (100, 1_000), SIZES])
+@pytest.mark.parametrize("seed", range(5))
+def test_keys_of_records_between_which_others_were_removed_agree_with_the_decoder(seed: int, sizes: tuple[int, ...]) -> None:
+    draw = random.Random(seed)
+    records = [
+        SimpleRecord(
+            draw.randbytes(draw.choice((0, 10, 60, 64))), draw.randbytes(draw.choice(sizes)), (), NOW_MS + draw.choice((0, 31, 64, 64))
+        )
+        for _ in range(400)
+    ]
+    payload = bytes(build_batch(records))[HEADER_SIZE:]
+    spans = [span for span in iterate_spans(payload, 400) if draw.random() < 0.3]
+    remaining = b"".join(payload[start:end] for start, _, end, *_ in spans)
+
+    assert list_keys(b"before" + remaining + b"behind", len(spans), 6, 6 + len(remaining)) == (
+        [key for *_, key, _ in spans], [delta for _, _, _, _, delta, _, _ in spans], False,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("count", [63, 64, 65, 128, 8_191, 8_192, 8_193])
@@ -78,7 +98,16 @@ def test_keys_of_like_records_agree_with_the_decoder_at_every_size_of_the_offset
     records = [SimpleRecord(b"key-%d" % place, value + value[: place % 7], (), NOW_MS) for place, value in enumerate(values)]
     payload = bytes(build_batch(records))[HEADER_SIZE:]
 
-    assert list_keys(payload, count) == ([record.key for record in records], None)
+    assert list_keys(payload, count) == ([record.key for record in records], None, any(record.value is None for record in records))
+
+
+@pytest.mark.parametrize("sizes", [(20, 0), (20, 19), (0, 20), (3, 2)])
+def test_a_short_last_record_is_read(sizes: tuple[int, int]) -> None:
+    """The others are read with a call that takes more bytes than it has."""
+    keys = [b"k" * sizes[0]] * 5 + [b"k" * sizes[1]]
+    payload = bytes(build_batch([SimpleRecord(key, b"", (), NOW_MS) for key in keys]))[HEADER_SIZE:]
+
+    assert list_keys(payload, 6) == (keys, None, False)
 
 
 def test_a_later_record_out_of_its_place_is_told() -> None:
@@ -86,7 +115,7 @@ def test_a_later_record_out_of_its_place_is_told() -> None:
     spans = list(iterate_spans(payload, 200))
     payload[spans[150][1]] += 2  # its offset delta is 151 now
 
-    keys, deltas = list_keys(payload, 200)
+    keys, deltas, _ = list_keys(payload, 200)
 
     assert keys == [b"key"] * 200
     assert deltas == [*range(150), 151, *range(151, 200)]
@@ -97,7 +126,7 @@ def test_offsets_that_are_not_the_records_places_are_told() -> None:
     first, second = (list(iterate_spans(batch, 6)) for batch in batches)
     payload = b"".join(batches[0][start:end] for start, _, end, *_ in (first[0], first[1], second[4], second[3]))
 
-    assert list_keys(payload, 4) == ([b"key0", b"key1", b"key4", b"key3"], [0, 1, 4, 3])
+    assert list_keys(payload, 4) == ([b"key0", b"key1", b"key4", b"key3"], [0, 1, 4, 3], False)
 
 
 def test_keys_that_end_too_early_are_refused() -> None:
@@ -121,11 +150,13 @@ def test_a_key_beyond_its_record_is_refused() -> None:
             list_keys(damaged, 2)
 
 
-def test_what_is_to_be_skipped_is_left_out() -> None:
+def test_what_is_not_chosen_is_left_out() -> None:
     payload = drawn_batch(4, 50)[HEADER_SIZE:]
     draw = random.Random(4)
-    skipped = [draw.random() < 0.5 for _ in range(50)]
+    chosen = bytes(draw.random() < 0.5 for _ in range(50))
 
-    spans = list(iterate_spans(payload, 50, skipped))
+    spans = list(iterate_spans(payload, 50, chosen))
 
-    assert spans == [span for span, is_skipped in zip(iterate_spans(payload, 50), skipped, strict=True) if not is_skipped]
+    assert spans == [span for span, is_chosen in zip(iterate_spans(payload, 50), chosen, strict=True) if is_chosen]
+    assert find_records(payload, chosen) == [span[:4] for span in spans]
+    assert find_records(b"before" + payload, chosen, 6) == [(start + 6, rest + 6, end + 6, delta) for start, rest, end, delta, *_ in spans]
