@@ -77,7 +77,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "protocol",
     ),
     "broker.groups": ("broker.groups", "broker.coordination", "broker.metadata", *STATE_MACHINE_FACTS, "protocol", "config"),
-    "broker.transactions": ("broker.transactions", "broker.coordination", *STATE_MACHINE_FACTS, "protocol"),
+    "broker.transactions": ("broker.transactions", "broker.coordination", "broker.metadata", *STATE_MACHINE_FACTS, "protocol", "config"),
     "broker.quorum": ("broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.metadata": ("broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
     # What this node asks of others. What a broker asks of the controller goes through the channel, and nothing else of it is known.

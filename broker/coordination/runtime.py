@@ -46,7 +46,10 @@ class CoordinatorRuntime(Generic[Machine]):
         write_timeout_ms: int,
         limited_log: LimitedLog,
         on_all_loaded: Callable[[], None],
+        is_partition_count_stable: bool = False,
     ) -> None:
+        """With `is_partition_count_stable` the number of partitions at the first load holds until the topic is deleted. If it changed while
+        this broker runs, keys would have another coordinator than before, which knows nothing of them: a load after a change fails."""
         self._topic = topic
         self._node_id = node_id
         self._log = coordinator_log
@@ -62,6 +65,9 @@ class CoordinatorRuntime(Generic[Machine]):
         self._loading = LoopJob(clock, self._load_all)
         self._due_timers = DueTimers(clock)
         self._is_running = False
+        self._is_partition_count_stable = is_partition_count_stable
+        self._stable_count = 0
+        """The number of partitions that holds, 0 if that of the log does."""
 
     # Life.
 
@@ -83,6 +89,7 @@ class CoordinatorRuntime(Generic[Machine]):
     def on_metadata_delta(self, delta: MetadataDelta) -> None:
         """Load the partitions that this broker leads now, drop those that it does not."""
         if any(topic.name == self._topic for topic in delta.deleted_topics):
+            self._stable_count = 0
             for partition in list(self._shards):
                 self.on_resigned(partition)
         added = (change for each in delta.added_partitions if each.topic.name == self._topic for change in each.changes())
@@ -121,7 +128,23 @@ class CoordinatorRuntime(Generic[Machine]):
             on_failed=self._reload,
         )
         self._shards[partition] = shard
+        if self._is_partition_count_stable and not self._has_same_count():
+            shard.fail_loading()
+            return
         self._go_on(shard, shard.load(), None)
+
+    def _has_same_count(self) -> bool:
+        """Whether the number of partitions is still that of the first load."""
+        count = self._log.partition_count
+        self._stable_count = self._stable_count or count
+        if self._stable_count != count:
+            log.error(
+                "the partitions of %s have changed from %d to %d: none is loaded until the brokers are started again",
+                self._topic,
+                self._stable_count,
+                count,
+            )
+        return self._stable_count == count
 
     def _reload(self, failed: Shard[Machine]) -> None:
         """Load the shard again, if this broker still leads. Otherwise the log cannot be read, and the shard stays failed."""
@@ -169,11 +192,11 @@ class CoordinatorRuntime(Generic[Machine]):
 
     def partition_for(self, key: str) -> int:
         """The partition that keeps the state of this id."""
-        return positive_java_hash(key) % self._log.partition_count
+        return positive_java_hash(key) % (self._stable_count or self._log.partition_count)
 
     def get_shard(self, key: str) -> Shard[Machine]:
         """The key's shard, active. COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS otherwise."""
-        return self.get_shard_of(positive_java_hash(key) % self._log.partition_count)
+        return self.get_shard_of(positive_java_hash(key) % (self._stable_count or self._log.partition_count))
 
     def get_shard_of(self, partition: int) -> Shard[Machine]:
         """The partition's shard, active. KafkaError as above."""

@@ -25,6 +25,7 @@ from broker.coordination.timers import RETRY_BACKOFF_MS
 from broker.transactions import add_partitions, end_transaction, init_producer_id
 from broker.transactions.add_partitions import AddPartitions
 from broker.transactions.answers import Need, ProducerAnswer
+from broker.transactions.descriptions import TransactionDescription, described
 from broker.transactions.end_transaction import EndTransaction
 from broker.transactions.init_producer_id import InitProducerId
 from broker.transactions.state import PREPARED
@@ -202,6 +203,15 @@ class TransactionCoordinatorShard:
         """The version that a request's rules have. At the finalized version 0 records cannot say what the later rules need: Kafka fails the
         request and leaves the id pending until the next load; here it is served by the rules of 0."""
         return transaction_version if self._transaction_version() >= TAGS_VERSION else 0
+
+    def describe(self, transactional_id: str) -> TransactionDescription | None:
+        """The id as committed, None if it is not known."""
+        transaction = self.table.find_committed(transactional_id)
+        if transaction is None:
+            return None
+        is_prepared = transaction.state in PREPARED
+        unmarked = self._marker_sender.unmarked(transactional_id, self._shard.leader_epoch) if is_prepared else None
+        return described(transaction, unmarked)
 
     # What falls due. Each yields after each id.
 

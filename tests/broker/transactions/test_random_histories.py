@@ -25,7 +25,7 @@ from broker.transactions.init_producer_id import InitProducerId
 from broker.transactions.state import ALLOWED_BEFORE, COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, ONGOING, PREPARED, RESTING
 from broker.transactions.transaction import LAST_CLIENT_EPOCH, ProducerIdAndEpoch, Transaction, from_value, new_transaction
 from protocol.errors import ErrorCode
-from protocol.records import SimpleRecord, build_batch, iterate_headers
+from protocol.records import iterate_headers
 from tests.broker.coordination.memory_log import MemoryLog
 from tests.broker.transactions.room import FIRST_PRODUCER_ID, TIMEOUT_MS, HeldMarkers, Room, partitions_of
 
@@ -44,11 +44,11 @@ class LateLog(MemoryLog):
         self.committed_for_ever = 0
         self.waiting: list[tuple[int, Callable[[ErrorCode], None]]] = []
 
-    def append(self, partition: int, records: list[SimpleRecord], on_committed: Callable[[ErrorCode], None]) -> None:
+    def _append(self, batch: bytearray, on_committed: Callable[[ErrorCode], None]) -> None:
         if self.fail_with is not None:
             on_committed(self.fail_with)
             return
-        self.append_batch(build_batch(records))
+        self.append_batch(batch)
         self.waiting.append((self.next_offset, on_committed))
 
     def when_committed(self, partition: int, end_offset: int, on_committed: Callable[[ErrorCode], None]) -> None:
