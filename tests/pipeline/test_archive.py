@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pipeline.archive import ArchiveJob, Stop, archive
 from pipeline.brokers import BrokerError
 from pipeline.errors import PipelineError, UsageError
+from pipeline.hadoop_files import ArchiveFileError
 from tests.clients.topics import TIMEOUT_S, create_topic, eventually
 from tests.pipeline.spark_support import kill_group, positions, produce, read_archive, run_pipeline, start_pipeline, unsorted_files
 from tests.support.messages import Message
@@ -39,36 +40,27 @@ def expected(topic: str, count: int, partitions: int = 3) -> list[tuple[str, int
     return sorted((topic, i % partitions, i // partitions) for i in range(count))
 
 
-def test_once_archives_every_record_once_in_sorted_files_by_topic_and_utc_day(
-    server: ServerProcess, topic_name: str, tmp_path: Path
-) -> None:
-    create_topic(server, topic_name, partitions=3, config=KEEP_OLD_RECORDS)
-    produce(server, topic_name, numbered(3000))
-
-    result = run_pipeline("archive", server, "--topics", topic_name, "--to", str(tmp_path), "--once", "--records-per-batch", "1000")
-
-    assert result.returncode == 0, result.stderr[-2000:]
-    assert positions(read_archive(tmp_path)) == expected(topic_name, 3000)
-    assert not list(unsorted_files(tmp_path))
-    assert sorted(path.name for path in (tmp_path / f"topic={topic_name}").iterdir()) == ["day=2026-03-01", "day=2026-03-02"]
-    assert not list(tmp_path.glob("topic=*/day=*/.*")), "hidden checksum files beside the archive's own"
-
-
-def test_a_run_leaves_the_archive_alone_and_says_what_it_does(
+def test_once_archives_every_record_once_in_sorted_files_by_topic_and_utc_day_and_leaves_nothing_else(
     spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path
 ) -> None:
     """No folder `artifacts`, no empty folder, no warning of Java. The session is here so that the connector is fetched already."""
-    create_topic(server, topic_name, config=KEEP_OLD_RECORDS)
-    produce(server, topic_name, numbered(10, partitions=1))
+    create_topic(server, topic_name, partitions=3, config=KEEP_OLD_RECORDS)
+    produce(server, topic_name, numbered(3000))
+    archived = tmp_path / "archive"
 
-    result = run_pipeline("archive", server, "--topics", topic_name, "--to", "archive", folder=tmp_path)
+    arguments = ("--topics", topic_name, "--to", "archive", "--once", "--records-per-batch", "1000")
+    result = run_pipeline("archive", server, *arguments, folder=tmp_path)
 
     assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[:2] == ["starting Spark on local[2]", f"archiving {topic_name} to archive from earliest on"]
+    assert positions(read_archive(archived)) == expected(topic_name, 3000)
+    assert not list(unsorted_files(archived))
+    assert sorted(path.name for path in (archived / f"topic={topic_name}").iterdir()) == ["day=2026-03-01", "day=2026-03-02"]
+    assert not list(archived.glob("topic=*/day=*/.*")), "hidden checksum files beside the archive's own"
     assert [path.name for path in tmp_path.iterdir()] == ["archive"]
     # Spark makes the folder of its state store for each query.
     empty = [path for path in tmp_path.rglob("*") if path.is_dir() and not any(path.iterdir()) and path.name != "state"]
     assert not empty
-    assert result.stdout.splitlines()[:2] == ["starting Spark on local[2]", f"archiving {topic_name} to archive from earliest on"]
 
 
 def test_rows_hold_key_value_headers_and_timestamp_nulls_included(
@@ -272,15 +264,17 @@ def test_stop_does_not_wait_for_a_broker_that_is_away(
     assert positions(read_archive(tmp_path / "archive")) == contents(**{topic_name: 3})
 
 
-def test_a_batch_that_fails_ends_the_job_with_its_own_reason(server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
+def test_a_batch_that_fails_ends_the_job_with_its_own_reason(
+    spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path
+) -> None:
     create_topic(server, topic_name, config=KEEP_OLD_RECORDS)
     produce(server, topic_name, numbered(10, partitions=1))
     in_the_way = tmp_path / f"topic={topic_name}"
     in_the_way.write_text("a file where a folder is needed")
 
-    result = run_pipeline("archive", server, "--topics", topic_name, "--to", str(tmp_path))
+    with pytest.raises(ArchiveFileError) as failed:
+        archive(spark, ArchiveJob(server.bootstrap, ("subscribe", topic_name), str(tmp_path)), stop=Stop(), say=print)
 
-    assert result.returncode == 1
-    assert result.stderr.splitlines()[-1].startswith(f"barnabas pipeline: {in_the_way}/day=")
-    assert "not a directory" in result.stderr.splitlines()[-1]
+    assert str(failed.value).startswith(f"{in_the_way}/day=")
+    assert "not a directory" in str(failed.value)
     assert not read_archive(tmp_path)

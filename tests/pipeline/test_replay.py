@@ -10,6 +10,8 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
 from pipeline.admin import AdminError
+from pipeline.archive import ArchiveJob, Stop
+from pipeline.archive import archive as archive_topics
 from pipeline.replay import ReplayError, ReplayJob, replay
 from tests.clients.topics import create_topic
 from tests.pipeline.spark_support import needs_java, produce, run_pipeline
@@ -39,8 +41,8 @@ def without_time(messages: list[Message]) -> list[Message]:
     return [Message(m.partition, m.key, m.value, m.headers) for m in messages]
 
 
-def test_replay_keeps_everything_but_timestamps(server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
-    target, archive = f"{topic_name}-again", str(tmp_path)
+def test_replay_keeps_everything_but_timestamps(spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
+    target = f"{topic_name}-again"
     create_topic(server, topic_name, partitions=3)
     create_topic(server, target, partitions=4)
     then_ms = int(time.time() * 1000) - 3_600_000
@@ -55,10 +57,10 @@ def test_replay_keeps_everything_but_timestamps(server: ServerProcess, topic_nam
         for i in range(5000)
     ]
     produce(server, topic_name, messages)
-    arguments = ("--topics", topic_name, "--to", archive, "--records-per-batch", "2000")
-    assert run_pipeline("archive", server, *arguments).returncode == 0
+    job = ArchiveJob(server.bootstrap, ("subscribe", topic_name), str(tmp_path), records_per_batch_limit=2000)
+    archive_topics(spark, job, stop=Stop(), say=print)
 
-    result = run_pipeline("replay", server, "--from", archive, "--source-topic", topic_name, "--topic", target)
+    result = run_pipeline("replay", server, "--from", str(tmp_path), "--source-topic", topic_name, "--topic", target)
 
     assert result.returncode == 0, result.stderr[-2000:]
     for partition in range(4):
