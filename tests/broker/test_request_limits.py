@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import struct
 import urllib.request
 from collections.abc import Iterator
 
@@ -117,21 +115,6 @@ def test_a_produce_may_be_larger(broker: BrokerProcess) -> None:
         response = client.request(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[data]), 9)
 
     assert response.responses[0].partition_responses[0].error_code in (0, 3)  # 3: the topic is not there yet
-
-
-def test_a_size_beyond_the_limit_is_refused_by_the_first_bytes_however_they_are_cut(broker: BrokerProcess) -> None:
-    head = struct.pack(">ihh", BYTES_MAX + 1, METADATA_KEY, 12)
-    for cut in (4, 5, 6):
-        with socket.create_connection((broker.host, broker.port), timeout=30) as client:
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            for part in (head[:cut], head[cut:]):
-                try:
-                    client.sendall(part)
-                except ConnectionError:
-                    break
-            with pytest.raises((EOFError, ConnectionError)):
-                if not client.recv(1):
-                    raise EOFError
 
 
 def test_log_lines_about_such_requests_are_limited(broker: BrokerProcess) -> None:

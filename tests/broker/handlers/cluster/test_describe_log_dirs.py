@@ -106,18 +106,7 @@ def test_a_directory_that_has_failed_is_an_error_without_replicas(directories: D
     assert second.log_dir == str(directories.paths[1])
 
 
-def test_a_directory_that_fails_while_it_is_described_is_an_error(directories: Directories) -> None:
-    directories.world.create_topic("a", partitions=REPLICAS)
-    directories.world.clock.advance(1000)
-    outcome = directories.send(4, None)
-
-    assert isinstance(outcome, GeneratorType)
-    directories.logs.mark_offline(directories.paths[1], StorageError("broken", path=directories.paths[1]))
-
-    assert [each.error_code for each in finished(outcome).results] == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR]
-
-
-def test_very_many_replicas_are_described_in_turns(directories: Directories) -> None:
+def test_very_many_replicas_are_described_in_turns_and_a_directory_that_fails_meanwhile_is_an_error(directories: Directories) -> None:
     directories.world.create_topic("a", partitions=REPLICAS)
     directories.world.clock.advance(1000)
 
@@ -127,6 +116,11 @@ def test_very_many_replicas_are_described_in_turns(directories: Directories) -> 
     answer, pieces_count = run(outcome)
     assert len(set().union(*replicas_in(answer))) == REPLICAS
     assert pieces_count >= REPLICAS - ELEMENTS_AT_ONCE
+
+    outcome = directories.send(4, None)
+    assert isinstance(outcome, GeneratorType)
+    directories.logs.mark_offline(directories.paths[1], StorageError("broken", path=directories.paths[1]))
+    assert [each.error_code for each in finished(outcome).results] == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR]
 
 
 def test_a_cordoned_directory_is_told_where_the_cluster_knows_of_it(directories: Directories) -> None:
