@@ -16,7 +16,7 @@ from tests.support.kafka import missing_java
 from tests.support.power import missing_power_cut
 from tests.support.requirements import needs
 
-SECONDS = 40.0
+SECONDS = 30.0
 POWER_SECONDS = 20.0
 SEED = 5
 PAUSE_S = 3.0

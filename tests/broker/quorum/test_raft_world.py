@@ -18,7 +18,7 @@ from tests.broker.quorum.raft_world import run_seed
 
 pytestmark = pytest.mark.long("a hundred simulated worlds")
 
-SEEDS = 25  # for each shape of quorum
+SEEDS = 15  # for each shape of quorum
 SEARCHED_SEEDS = 1_000
 SHAPES = {
     "three voters": {"voters_count": 3},
