@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 from broker.loop.job import LoopJob
 from broker.observability.limited_log import LimitedLog
 from broker.transactions.local_markers import MARKERS_AT_ONCE
-from broker.transactions.marker_queues import NO_NODE, ROUTING, Batch, Destination, PartitionMarker, TransactionEnd
+from broker.transactions.marker_queues import NO_NODE, ROUTING, Batch, Destination, LifeKey, PartitionMarker, TransactionEnd
 from protocol.errors import ErrorCode
 from protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -74,8 +74,7 @@ EXPECTED = frozenset(
 )
 """All other errors are retried too, with a warning. Kafka's sender fails at them and forgets the transaction."""
 
-LifeKey = tuple[int, int]
-"""A partition of `__transaction_state` and its leader epoch."""
+ONE_STEP = (None,)
 
 
 class MarkerChannels:
@@ -115,6 +114,7 @@ class MarkerChannels:
 
         # What there is to do, by the job alone, in this order.
         self._job = LoopJob(clock, self._work)
+        self._is_working = False
         self._forgotten: deque[TransactionEnd] = deque()
         self._written: deque[TransactionEnd] = deque()
         self._unrouted_ends: deque[TransactionEnd] = deque()
@@ -126,8 +126,9 @@ class MarkerChannels:
     def send(self, transactional_id: str, transaction: Transaction, coordinator_epoch: int, on_written: Callable[[], None]) -> None:
         """As MarkerSender. `on_written` is called in a later turn."""
         assert transaction.partitions, "without partitions no marker would end it"
-        end = TransactionEnd(transactional_id, transaction, coordinator_epoch, on_written)
-        life = self._lives.setdefault((self._partition_for(transactional_id), coordinator_epoch), {})
+        life_key = self._partition_for(transactional_id), coordinator_epoch
+        end = TransactionEnd(transactional_id, life_key, transaction, on_written)
+        life = self._lives.setdefault(life_key, {})
         before = life.get(transactional_id)
         if before is not None:
             self._forget(before)
@@ -212,39 +213,46 @@ class MarkerChannels:
     # The job.
 
     def _resume(self) -> None:
-        if not self._is_closed and (self._forgotten or self._written or self._unrouted_ends or self._unrouted or self._ready):
+        if self._is_working or self._is_closed:  # what the work has led to is found before it ends
+            return
+        if self._forgotten or self._written or self._unrouted_ends or self._unrouted or self._ready:
             self._job.resume()
 
     def _work(self) -> Generator[None, None, None]:
-        while True:
-            if self._forgotten:
-                yield from self._remove(self._forgotten.popleft())
-            elif self._written:
-                self._end(self._written.popleft())
-                yield
-            elif self._unrouted_ends:
-                yield from self._route_end(self._unrouted_ends.popleft())
-            elif self._unrouted:
-                self._route_some()
-                yield
-            elif self._local.waiting:
-                yield from self._append_locally()
-            elif self._ready:
-                channel = next(iter(self._ready))
-                del self._ready[channel]
-                self._send(channel)
-                yield
-            else:
-                return
+        self._is_working = True
+        try:
+            while (steps := self._next_steps()) is not None:
+                yield from steps
+        finally:
+            self._is_working = False
+
+    def _next_steps(self) -> Iterable[None] | None:
+        """Does one step and returns ONE_STEP, or returns several to be done; None if there is nothing to do."""
+        if self._forgotten:
+            return self._remove(self._forgotten.popleft())
+        if self._written:
+            self._end(self._written.popleft())
+        elif self._unrouted_ends:
+            return self._route_end(self._unrouted_ends.popleft())
+        elif self._unrouted:
+            self._route_some()
+        elif self._local.waiting:
+            return self._append_locally()
+        elif self._ready:
+            channel = next(iter(self._ready))
+            del self._ready[channel]
+            self._send(channel)
+        else:
+            return None
+        return ONE_STEP
 
     def _end(self, end: TransactionEnd) -> None:
         if not end.is_over:
             end.is_over = True
-            key = self._partition_for(end.transactional_id), end.marker.coordinator_epoch
-            life = self._lives[key]
+            life = self._lives[end.life_key]
             del life[end.transactional_id]
             if not life:
-                del self._lives[key]
+                del self._lives[end.life_key]
             end.on_written()
 
     def _remove(self, end: TransactionEnd) -> Generator[None, None, None]:

@@ -23,19 +23,23 @@ MARKERS_MAX = 10_000
 
 NO_NODE = -1
 
+LifeKey = tuple[int, int]
+"""A partition of `__transaction_state` and its leader epoch, the coordinator epoch."""
+
 
 class TransactionEnd:
     """A transaction whose outcome is decided. `unmarked` has each partition whose marker is not written, with the marker if it is on its
     way. `is_over`: `on_written` was called, or the life of its coordinator's shard has ended."""
 
-    __slots__ = ("is_over", "marker", "on_written", "transactional_id", "unmarked")
+    __slots__ = ("is_over", "life_key", "marker", "on_written", "transactional_id", "unmarked")
 
-    def __init__(self, transactional_id: str, transaction: Transaction, coordinator_epoch: int, on_written: Callable[[], None]) -> None:
+    def __init__(self, transactional_id: str, life_key: LifeKey, transaction: Transaction, on_written: Callable[[], None]) -> None:
         self.transactional_id = transactional_id
+        self.life_key = life_key
         self.marker = TransactionMarker(
             transaction.producer_id,
             transaction.producer_epoch,
-            coordinator_epoch,
+            life_key[1],
             transaction.is_commit,
             transaction.client_transaction_version,
         )
