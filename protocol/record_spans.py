@@ -7,7 +7,6 @@ a record.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from functools import lru_cache
 from itertools import compress, repeat
 from struct import Struct
@@ -228,7 +227,7 @@ def _list_keys_alike(
             return position, signs
         mask, expected = place_mask, places[place - first_place : records_count - first_place]
     add_key, heads = keys.append, list[int]()
-    with suppress(struct_error):  # the last record is shorter than those of this kind
+    try:
         for value in expected:
             size, head, key, sign = unpack(data, position)
             if head & mask != value or (step := steps[size]) < size_bytes_min:
@@ -238,6 +237,8 @@ def _list_keys_alike(
                 heads.append(head)
             signs |= sign
             position += step
+    except struct_error:  # the last record is shorter than those of this kind; suppress() would cost as much as two records
+        pass
     if deltas is not None and delta_bytes == 1:
         deltas += [head >> 9 & 0x3F for head in heads]
     elif deltas is not None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
-from protocol.compression import Buffer, Compression, compress
+from protocol.compression import Buffer, compress
 from protocol.record_spans import find_records, iterate_spans, list_keys
 from protocol.records import (
+    COMPRESSION_MASK,
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
     LOG_APPEND_TIME_FLAG,
@@ -73,12 +74,13 @@ class BatchFilter:
 
     def keep(self, data: bytes, position: int, header: BatchHeader) -> KeptBatch | None:
         """Returns what stays of the batch that begins at `data[position]`; None if nothing does. DecodeError when it is malformed."""
-        if header.is_control:
+        if header.attributes & CONTROL_FLAG:
             return self._keep_control_batch(data, position, header)
-        if self._transactions.drops_batch(header):
+        if header.attributes & TRANSACTIONAL_FLAG and self._transactions.drops_batch(header):
             return self._emptied(header)
         self.read_records += header.records_count
-        base_offset, last_offset = header.base_offset, header.last_offset
+        base_offset = header.base_offset
+        last_offset = base_offset + header.last_offset_delta
         if last_offset < self._first_dirty_offset:
             return self._keep_clean_batch(data, position, header)
         if base_offset < self._first_dirty_offset or last_offset > self._offsets.latest_offset or not self._last_offsets.is_kept:
@@ -201,10 +203,9 @@ def _rebuilt(header: BatchHeader, data: bytes, spans: Sequence[Span], horizon_ms
         records: Buffer = b"".join([data[start:end] for start, _, end, _ in spans])
     else:
         records = _with_timestamps(data, spans, deltas)
-    codec = header.compression
     return _assembled(
         header,
-        records if codec is Compression.NONE else compress(codec, records),
+        compress(header.compression, records) if header.attributes & COMPRESSION_MASK else records,
         attributes=header.attributes & ~DELETE_HORIZON_FLAG | (0 if horizon_ms is None else DELETE_HORIZON_FLAG),
         base_timestamp=base_timestamp,
         max_timestamp=max(max_timestamp, NO_TIMESTAMP),

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import cast
 
 from protocol.record_spans import list_keys
-from protocol.records import BatchHeader, read_control_type
+from protocol.records import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader, read_control_type
 from storage.compaction.chunks import Chunk, locate_payload, read_chunks
 from storage.compaction.last_offsets import LastOffsets
 from storage.compaction.offset_map import NOT_FOUND, OffsetMap
@@ -58,18 +58,19 @@ class DirtyKeys:
         offsets, transactions = self._offsets, self._transactions
         records_count = 0
         for position, header in chunk.batches:
-            if header.last_offset < self._start:
+            last_offset = header.base_offset + header.last_offset_delta
+            if last_offset < self._start:
                 continue
-            if header.is_control:
+            if header.attributes & CONTROL_FLAG:
                 transactions.drops_control_batch(header, read_control_type(chunk.data, position, header))
-            elif not transactions.drops_batch(header):
+            elif not (header.attributes & TRANSACTIONAL_FLAG and transactions.drops_batch(header)):
                 if not offsets.has_room(header.records_count):
                     new_count = self._count_new_keys(chunk.data, position, header)
                     if not offsets.has_room(new_count) and not (yield from offsets.grow(new_count)):
                         return False
                 self._put_batch(chunk.data, position, header)
                 records_count += header.records_count
-            offsets.latest_offset = header.last_offset
+            offsets.latest_offset = last_offset
             if records_count >= STEP_RECORDS:
                 records_count = 0
                 yield 0

@@ -52,5 +52,8 @@ class LastOffsets:
     def flags(self, start_offset: int, end_offset: int) -> bytes:
         """1 for each offset in [start_offset, end_offset), which the range has, that is the last of its key, else 0."""
         start, end = start_offset - self.first_offset, end_offset - self.first_offset
-        known = b"".join([_FLAGS[byte] for byte in self._last[start >> 3 : (end >> 3) + 1]])
+        some = self._last[start >> 3 : (end >> 3) + 1]
+        if not any(some):
+            return bytes(end - start)
+        known = b"".join([_FLAGS[byte] for byte in some])
         return known[start & 7 : (start & 7) + end - start]

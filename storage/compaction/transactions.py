@@ -29,10 +29,8 @@ class TransactionTracker:
         """Called with each aborted transaction that the index of the segment that is being written must name."""
 
     def drops_batch(self, header: BatchHeader) -> bool:
-        """Called for each batch of records: whether its transaction was aborted."""
+        """Called for each batch of records that is part of a transaction: whether that was aborted."""
         self._begin_up_to(header.last_offset)
-        if not header.is_transactional:
-            return False
         if header.producer_id in self._ongoing_aborted:
             self._seen_aborted.add(header.producer_id)
             return True
