@@ -6,7 +6,6 @@ the log's start (kafka.cluster.Partition.appendRecordsToFollowerOrFutureReplica)
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,19 +109,6 @@ def test_a_replica_that_was_down_meanwhile_gets_in_sync(cluster: Cluster) -> Non
     cluster.start(3)
 
     check_equal(cluster, 3, start=60, end=120)
-
-
-def test_a_replica_whose_directory_is_lost_gets_in_sync(cluster: Cluster) -> None:
-    cluster.create_topic("a", assignment=[[1, 2, 3]])
-    produce(cluster, 100)
-    assert delete_records(cluster, 50) == (ErrorCode.NONE, 50)
-    cluster.kill(3)
-    produce(cluster, 10)
-    shutil.rmtree(cluster.nodes[3].data_dir / "a-0")
-
-    cluster.start(3)
-
-    check_equal(cluster, 3, start=50, end=110)
 
 
 def test_a_replica_that_comes_after_the_deletion_counts_for_the_minimum_and_for_later_deletions(cluster: Cluster) -> None:
