@@ -54,13 +54,13 @@ class BatchPreparer:
         self._copied_bytes = 0
 
     def has_room(self, entries: Sequence[AppendEntry]) -> bool:
-        return not self._copied_bytes or self._copied_bytes + _size_of_copies(entries) <= COPIED_BYTES_MAX
+        return not self._copied_bytes or self._copied_bytes + size_of_copies(entries) <= COPIED_BYTES_MAX
 
     def prepare(self, entries: Sequence[AppendEntry], *, now_ms: int, is_zstd_allowed: bool) -> Deferred:
         """Returns a Deferred of the entries to append, completed once their records are checked. Refused batches are among them: their
         append returns the error. An unexpected exception fails the Deferred. Abandoning the Deferred withdraws the request."""
         kept: list[AppendEntry] = [(result, partition, keep(records)) for result, partition, records in entries]  # type: ignore[arg-type]
-        work = _Preparation(kept, now_ms, is_zstd_allowed, _size_of_copies(entries), Deferred())
+        work = _Preparation(kept, now_ms, is_zstd_allowed, size_of_copies(entries), Deferred())
         self._copied_bytes += work.copied_bytes
         self._submit(work, [_config_for_check(entry) for entry in kept])
         return work.answer
@@ -114,7 +114,8 @@ def _is_outdated(entries: list[AppendEntry], configs: list[LogConfig | None]) ->
     return False
 
 
-def _size_of_copies(entries: Sequence[AppendEntry]) -> int:
+def size_of_copies(entries: Sequence[AppendEntry]) -> int:
+    """Bytes of the entries that a wait would have to copy out of the shared receive buffer."""
     return sum(len(records) for _, _, records in entries if not has_own_buffer(records))  # type: ignore[arg-type, misc]
 
 

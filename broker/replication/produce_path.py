@@ -114,7 +114,7 @@ class ProducePath:
                     records, acks=acks, now_ms=now_ms, origin=origin, is_zstd_allowed=is_zstd_allowed, transaction=transaction
                 )
             except KafkaError as error:
-                self._note_refusal(result, error, records, now_ms)
+                self.note_refusal(result, error, records, now_ms)
                 continue
             except StorageError as error:
                 assert partition is not None
@@ -214,7 +214,9 @@ class ProducePath:
         is_done = self._waiting.produces.try_complete_else_watch(operation, tuple(pending), timeout_ms)
         return None if is_done else operation
 
-    def _note_refusal(self, result: PartitionAppendResult, error: KafkaError, records: memoryview | PreparedBatch, now_ms: int) -> None:
+    def note_refusal(self, result: PartitionAppendResult, error: KafkaError, records: memoryview | PreparedBatch, now_ms: int) -> None:
+        """Fail the result of a batch that is not appended, and count it. A caller that refuses batches before the append says so here: the
+        producer's next batch may be on its way, and is then out of order for the same reason."""
         if error.code in CAUSES:
             self._refused_sequences.record(result.topic, result.partition, records, error.code, now_ms)
         elif (

@@ -7,8 +7,9 @@ Behaviour:
 - acks other than -1, 0, 1: INVALID_REQUIRED_ACKS for every partition.
 - A partition named twice gets INVALID_REQUEST and nothing appended. Kafka silently lets the last one win.
 - Internal topics: INVALID_TOPIC_EXCEPTION, for every client id (Kafka lets `__admin_client` through).
-- A transactional batch without a transactional id fails the whole request with TRANSACTIONAL_ID_AUTHORIZATION_FAILED; with one it gets
-INVALID_TXN_STATE, as from a partition that was never added to the transaction.
+- A transactional batch without a transactional id fails the whole request with TRANSACTIONAL_ID_AUTHORIZATION_FAILED; with one it waits
+for its transaction's coordinator, if the transaction is not open in the partition yet (transactional_produce.py). While transactions are
+not served it gets INVALID_TXN_STATE, as from a partition that was never added to the transaction.
 - Batches whose records take long to check are checked in the worker process first; the connection's later requests wait.
 - A request of many partitions, or of several large ones, is appended in turns: a batch is not divided; other requests run between batches.
 - The answer names at most RECORD_ERRORS_PER_ANSWER refused records: a kilobyte can hold a thousand, and the answer would be a hundred times
@@ -19,7 +20,7 @@ idempotent batch new sequence numbers and so duplicates it (KAFKA-14034).
 Version notes: v5 log_start_offset. v7 zstd. v8 record_errors and error_message. v10 the current leader and its endpoint with
 NOT_LEADER_OR_FOLLOWER (KIP-951). v13 topics by their ids; an unknown one is UNKNOWN_TOPIC_ID for each partition (KIP-516).
 
-Not done: transactions, quotas, authorisation.
+Not done: transactions (no PartitionAdditions is constructed yet), quotas, authorisation.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers.produce_fetch.produce_answers import ProduceAnswers, unknown_name
+from broker.handlers.produce_fetch.transactional_produce import TransactionalProduce
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
 from broker.loop.turns import Work, at_once_or_in_turns
@@ -51,7 +53,9 @@ from protocol.messages.produce import (
 )
 
 if TYPE_CHECKING:
+    from broker.handlers.produce_fetch.transactional_produce import Transactions
     from broker.replication.partition import Partition
+    from broker.transactions.partition_additions import PartitionAdditions
 
 log = logging.getLogger("barnabas.produce")
 
@@ -73,22 +77,23 @@ def build(services: Services) -> Handler:
 
 
 class ProduceHandler:
-    """Stateless between requests, apart from ProduceAnswers' templates."""
+    """Stateless between requests, apart from ProduceAnswers' templates. Without `additions` no transactional batch is appended."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, additions: PartitionAdditions | None = None) -> None:
         self._produce_path = services.replica_manager.produce_path
         self._find_partition = self._produce_path.find_partition
         self._append_now = self._produce_path.append_now
         self._purgatory = services.replica_manager.produce_purgatory
         self._metadata = services.metadata
         self._preparer = None if services.worker is None else BatchPreparer(services.worker)
+        self._transactional = None if additions is None else TransactionalProduce(additions, self._produce_path, services.clock)
         self._clock = services.clock
         self._answers = ProduceAnswers(services.metadata, LimitedLog(log, services.clock))
 
     def handle(self, context: RequestContext, request: ProduceRequest) -> Any:
-        """Handle a request of a single partition, which nearly all are; `_begin` does the same for any number."""
+        """Handle a request of a single partition without a transaction, which nearly all are; `_begin` handles any."""
         topics = request.topic_data
-        if len(topics) != 1 or len(topics[0].partition_data) != 1:
+        if len(topics) != 1 or len(topics[0].partition_data) != 1 or request.transactional_id is not None:
             return self._begin(context, request)
         topic = topics[0]
         if context.api_version > NAMED_VERSION_MAX:
@@ -111,6 +116,8 @@ class ProduceHandler:
         for topic in request.topic_data:
             self._fill(slots, context, request, topic, topic.partition_data)
         entries = slots.accepted()
+        if self._transactional is not None and request.transactional_id is not None:
+            return at_once_or_in_turns(self._verify_and_append(self._transactional, context, request, slots), NO_LIMIT)
         if self._is_check_long(entries):
             return at_once_or_in_turns(self._check_and_append(context, request, slots, entries), NO_LIMIT)
         pending = self._append_now(entries, request.acks, context.now_ms, context.api_version >= ZSTD_VERSION_MIN)
@@ -123,12 +130,29 @@ class ProduceHandler:
                 self._fill(slots, context, request, topic, topic.partition_data[start : start + PARTITIONS_AT_ONCE])
                 yield
             yield
+        if self._transactional is not None and request.transactional_id is not None:
+            return (yield from self._verify_and_append(self._transactional, context, request, slots))
         entries = slots.accepted()
         if self._is_check_long(entries):
             return (yield from self._check_and_append(context, request, slots, entries))
         return (yield from self._append_in_turns(context, request, slots, entries))
 
-    def _check_and_append(self, context: RequestContext, request: ProduceRequest, slots: _Slots, entries: list[AppendEntry]) -> Work:
+    def _verify_and_append(
+        self, transactional: TransactionalProduce, context: RequestContext, request: ProduceRequest, slots: _Slots
+    ) -> Work:
+        """Append once the coordinator of the transaction has answered, and then the worker process."""
+        verified = yield from transactional.verify(request, context.api_version, slots.accepted())
+        append = self._check_and_append if self._is_check_long(verified.entries) else self._append_in_turns
+        return (yield from append(context, request, slots, verified.entries, verified.transactions))
+
+    def _check_and_append(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        slots: _Slots,
+        entries: list[AppendEntry],
+        transactions: Transactions | None = None,
+    ) -> Work:
         """Append once the worker process has checked the records."""
         assert self._preparer is not None, "a check is long where there is a worker"
         if self._preparer.has_room(entries):
@@ -137,13 +161,22 @@ class ProduceHandler:
         else:
             _refuse([result for result, _, _ in entries], ErrorCode.REQUEST_TIMED_OUT)
             entries = []
-        return (yield from self._append_in_turns(context, request, slots, entries))
+        return (yield from self._append_in_turns(context, request, slots, entries, transactions))
 
-    def _append_in_turns(self, context: RequestContext, request: ProduceRequest, slots: _Slots, entries: list[AppendEntry]) -> Work:
-        """Each append checks the leadership again."""
+    def _append_in_turns(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        slots: _Slots,
+        entries: list[AppendEntry],
+        transactions: Transactions | None = None,
+    ) -> Work:
+        """Each append checks the leadership again, and what transactional batches have to show."""
         pending: dict[Partition, PartitionAppendResult] = {}
+        is_zstd_allowed = context.api_version >= ZSTD_VERSION_MIN
         for piece in _pieces(entries):
-            pending |= self._append_now(piece, request.acks, self._clock.now_ms(), context.api_version >= ZSTD_VERSION_MIN) or {}
+            now_ms = self._clock.now_ms()
+            pending |= self._append_now(piece, request.acks, now_ms, is_zstd_allowed, transactions=transactions) or {}
             yield
         return self._answer(context, request, slots.results, pending)
 
@@ -181,10 +214,16 @@ class ProduceHandler:
         elif records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
             if request.transactional_id is None:
                 raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-            _refuse((result,), ErrorCode.INVALID_TXN_STATE)
-        elif topic in INTERNAL_TOPICS and self._metadata.find_topic(topic) is not None:
+            if self._transactional is None:
+                _refuse((result,), ErrorCode.INVALID_TXN_STATE)
+            elif self._is_internal(topic):
+                _refuse((result,), ErrorCode.INVALID_TOPIC_EXCEPTION)
+        elif topic in INTERNAL_TOPICS and self._is_internal(topic):
             _refuse((result,), ErrorCode.INVALID_TOPIC_EXCEPTION)
         return result, self._find_partition(topic, data.index), records  # type: ignore[return-value]
+
+    def _is_internal(self, topic: str) -> bool:
+        return topic in INTERNAL_TOPICS and self._metadata.find_topic(topic) is not None
 
     def _exists(self, topic: str, partition: int) -> bool:
         image = self._metadata.find_topic(topic)

@@ -1,0 +1,191 @@
+"""TransactionalProduce: what a Produce with transactional batches does before it appends them.
+
+For each partition the log says whether the producer's transaction is open there. If it is in all of them, the batches are appended at once,
+and nobody is asked. Otherwise the transaction's coordinator is asked once, for all other partitions of the request (PartitionAdditions).
+Until its answer comes, or for the request's timeout, the request holds the order of its connection, as a long check of its records does.
+
+Kafka asks before anything is known of the batches but their headers. So does this; the records are checked afterwards.
+
+Source: kafka.server.ReplicaManager.handleProduceAppend, maybeSendPartitionsToTransactionCoordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from broker.replication.batch_preparation import COPIED_BYTES_MAX, size_of_copies
+from broker.transactions.partition_additions import Question, operation_of_produce
+from broker.transactions.transaction import ProducerIdAndEpoch
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.framing import keep
+from protocol.records import BatchHeader, read_header
+from storage.verification import TransactionAppend, VerificationGuard
+
+if TYPE_CHECKING:
+    from broker.loop.clock import Clock
+    from broker.replication.delayed_produce import PartitionAppendResult
+    from broker.replication.produce_path import AppendEntry, ProducePath
+    from broker.transactions.partition_additions import PartitionAdditions, Refusals, SupportedOperation
+    from protocol.messages.produce import ProduceRequest
+
+RETRIABLE = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""A producer would not try these again, or would look for new metadata. It gets NOT_ENOUGH_REPLICAS, as in Kafka."""
+
+Transactions = dict["PartitionAppendResult", TransactionAppend]
+
+
+class TransactionalProduce:
+    """See the module's docstring. Its copies of small requests that wait are COPIED_BYTES_MAX bytes at most, over all connections."""
+
+    def __init__(self, additions: PartitionAdditions, produce_path: ProducePath, clock: Clock) -> None:
+        self._additions = additions
+        self._produce_path = produce_path
+        self._clock = clock
+        self._copied_bytes = 0
+
+    def verify(self, request: ProduceRequest, version: int, entries: list[AppendEntry]) -> Generator[Any, Any, _Verified]:
+        """Returns the entries to append, and what their appends have to show. The results of the others have their errors.
+
+        Yields only the Deferreds that it waits for; then the entries have been copied out of the shared receive buffer.
+        INVALID_PRODUCER_ID_MAPPING: transactional batches of several producers."""
+        operation = operation_of_produce(version)
+        is_required = self._additions.is_verification_enabled()
+        headers = _transactional_headers(entries)
+        producers = {(header.producer_id, header.producer_epoch) for header in headers.values()}
+        if len(producers) > 1:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID")
+        verified = _Verified(entries, {result: TransactionAppend(None, operation.supports_epoch_bump, is_required) for result in headers})
+        if not producers or not (operation.supports_epoch_bump or is_required):
+            return verified
+        producer = ProducerIdAndEpoch(*producers.pop())
+        self._start(verified, headers, operation, is_required=is_required)
+        if not verified.guards:
+            return verified
+        copied_bytes = size_of_copies(verified.entries)
+        if self._copied_bytes and self._copied_bytes + copied_bytes > COPIED_BYTES_MAX:
+            self._refuse_all(verified, ErrorCode.NOT_ENOUGH_REPLICAS, "Too many batches wait for the verification of their transactions")
+            return verified
+        self._copied_bytes += copied_bytes
+        try:
+            verified.entries = [(result, partition, keep(records)) for result, partition, records in verified.entries]  # type: ignore[arg-type]
+            yield from self._ask(request, operation, producer, verified, headers, is_required=is_required)
+        finally:
+            self._copied_bytes -= copied_bytes
+        return verified
+
+    def _start(
+        self,
+        verified: _Verified,
+        headers: dict[PartitionAppendResult, BatchHeader],
+        operation: SupportedOperation,
+        *,
+        is_required: bool,
+    ) -> None:
+        """Find which partitions' coordinator has to be asked; refuse those whose log refuses."""
+        verified.guards.clear()
+        for entry in list(verified.entries):
+            result = entry[0]
+            header = headers.get(result)
+            if header is None:
+                continue
+            try:
+                guard = self._produce_path.start_verification(
+                    result.topic,
+                    result.partition,
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    supports_epoch_bump=operation.supports_epoch_bump,
+                )
+            except KafkaError as error:
+                self._refuse(verified, entry, error)
+                continue
+            verified.transactions[result] = TransactionAppend(guard, operation.supports_epoch_bump, is_required)
+            if guard is not None:
+                verified.guards[result] = guard
+
+    def _ask(
+        self,
+        request: ProduceRequest,
+        operation: SupportedOperation,
+        producer: ProducerIdAndEpoch,
+        verified: _Verified,
+        headers: dict[PartitionAppendResult, BatchHeader],
+        *,
+        is_required: bool,
+    ) -> Generator[Any, Any, None]:
+        """Ask until the answer is another one than CONCURRENT_TRANSACTIONS, or the time for that is over."""
+        start_ms = self._clock.monotonic_ms()
+        assert request.transactional_id is not None
+        while verified.guards:
+            partitions: dict[str, set[int]] = {}
+            for result in verified.guards:
+                partitions.setdefault(result.topic, set()).add(result.partition)
+            waited_ms = self._clock.monotonic_ms() - start_ms
+            timeout_ms = max(request.timeout_ms - waited_ms, 0)
+            refusals: Refusals = yield self._additions.ask(Question(request.transactional_id, producer, partitions, operation, timeout_ms))
+            is_early = ErrorCode.CONCURRENT_TRANSACTIONS in refusals.values() and operation.supports_epoch_bump
+            if not is_early or self._clock.monotonic_ms() - start_ms >= self._additions.settings.retry_backoff_max_ms:
+                self._refuse_unverified(verified, refusals, operation)
+                return
+            yield self._additions.pause()
+            self._start(verified, headers, operation, is_required=is_required)  # the marker may have ended what was asked
+
+    def _refuse_unverified(self, verified: _Verified, refusals: Refusals, operation: SupportedOperation) -> None:
+        for entry in list(verified.entries):
+            error = refusals.get((entry[0].topic, entry[0].partition))
+            if error is not None and entry[0] in verified.guards:
+                self._refuse(verified, entry, _for_producer(error, operation))
+
+    def _refuse_all(self, verified: _Verified, code: ErrorCode, message: str) -> None:
+        for entry in list(verified.entries):
+            self._refuse(verified, entry, KafkaError(code, message))
+
+    def _refuse(self, verified: _Verified, entry: AppendEntry, error: KafkaError) -> None:
+        verified.entries.remove(entry)
+        verified.guards.pop(entry[0], None)
+        self._produce_path.note_refusal(entry[0], error, entry[2], self._clock.now_ms())
+
+
+class _Verified:
+    """What may be appended, and what it has to show. `guards` has the results whose coordinator is asked."""
+
+    __slots__ = ("entries", "guards", "transactions")
+
+    def __init__(self, entries: Sequence[AppendEntry], transactions: Transactions) -> None:
+        self.entries = list(entries)
+        self.transactions = transactions
+        self.guards: dict[PartitionAppendResult, VerificationGuard] = {}
+
+
+def _transactional_headers(entries: Sequence[AppendEntry]) -> dict[PartitionAppendResult, BatchHeader]:
+    """The headers of the transactional batches. What cannot be read is left to the append, which refuses it."""
+    headers: dict[PartitionAppendResult, BatchHeader] = {}
+    for result, _, records in entries:
+        try:
+            header = read_header(records)  # type: ignore[arg-type]
+        except DecodeError:
+            continue
+        if header.is_transactional and header.producer_id >= 0:
+            headers[result] = header
+    return headers
+
+
+def _for_producer(error: ErrorCode, operation: SupportedOperation) -> KafkaError:
+    """The error in the terms of a Produce."""
+    if error is ErrorCode.INVALID_TXN_STATE:
+        return KafkaError(error, "Partition was not added to the transaction")
+    if error in RETRIABLE or (error is ErrorCode.CONCURRENT_TRANSACTIONS and not operation.supports_epoch_bump):
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {error.name}",
+        )
+    return KafkaError(error)
