@@ -9,6 +9,7 @@ Subscribe `on_metadata_delta` after the ReplicaManager, which must know that it 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from broker.transactions.end_transaction import EndTransaction
     from broker.transactions.init_producer_id import InitProducerId
     from broker.transactions.settings import TransactionSettings
+    from broker.transactions.state import TransactionState
     from broker.transactions.transaction import ProducerIdAndEpoch
 
 log = logging.getLogger("barnabas.transactions")
@@ -158,6 +160,18 @@ class TransactionCoordinator:
         shards = self.runtime.get_active_shards()
         now_ms = self._clock.now_ms()
         return (listing for shard in shards for listing in listings(shard.machine.table, wanted, now_ms))
+
+    def count_states(self) -> Counter[TransactionState]:
+        """How many ids of this broker are in each state, as written."""
+        counts: Counter[TransactionState] = Counter()
+        for shard in self.runtime.active_shards():
+            counts.update(shard.machine.table.counts)
+        return counts
+
+    def find_oldest_start_ms(self) -> int | None:
+        """When the oldest open transaction of this broker began, None if there is none."""
+        found = (shard.machine.table.find_oldest_start_ms() for shard in self.runtime.active_shards())
+        return min((start_ms for start_ms in found if start_ms is not None), default=None)
 
     # What falls due.
 

@@ -51,6 +51,7 @@ NO_PARTITIONS: Partitions = {}
 _RESTING = struct.Struct("<qqqqihhbb")
 _LAST_UPDATE = struct.Struct("<q")
 _LAST_UPDATE_POSITION = 3 * 8
+_STATE_POSITION = _RESTING.size - 2
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -259,6 +260,11 @@ def last_update_of(packed: bytes) -> int:
     """`last_update_ms` of what is packed, without the rest."""
     last_update_ms: int = _LAST_UPDATE.unpack_from(packed, _LAST_UPDATE_POSITION)[0]
     return last_update_ms
+
+
+def state_of(packed: bytes) -> TransactionState:
+    """`state` of what is packed, without the rest."""
+    return TransactionState(packed[_STATE_POSITION])
 
 
 def _stored(partitions: Partitions) -> list[PartitionsSchema]:

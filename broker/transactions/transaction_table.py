@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.transactions.state import RESTING
-from broker.transactions.transaction import NO_PRODUCER_EPOCH, Transaction, last_update_of, unpack
+from broker.transactions.state import RESTING, TransactionState
+from broker.transactions.transaction import NO_PRODUCER_EPOCH, Transaction, last_update_of, state_of, unpack
 
 if TYPE_CHECKING:
     from broker.coordination.timeline import Timeline
@@ -18,15 +18,25 @@ if TYPE_CHECKING:
 class TransactionTable:
     """See the module's docstring."""
 
-    __slots__ = ("_open", "_resting", "_timeline")
+    __slots__ = ("_counts", "_open", "_resting", "_timeline")
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self._open: dict[str, Transaction] = {}
         self._resting: dict[str, bytes] = {}
+        self._counts = dict.fromkeys(TransactionState, 0)
 
     def __len__(self) -> int:
         return len(self._open) + len(self._resting)
+
+    @property
+    def counts(self) -> dict[TransactionState, int]:
+        """How many ids are in each state, as written."""
+        return dict(self._counts)
+
+    def find_oldest_start_ms(self) -> int | None:
+        """When the oldest transaction that is open began, as written; None if there is none. Looks at all that are open."""
+        return min((transaction.start_ms for transaction in self._open.values()), default=None)
 
     # Reading.
 
@@ -69,14 +79,25 @@ class TransactionTable:
 
     def put(self, transactional_id: str, transaction: Transaction) -> None:
         timeline = self._timeline
+        self._uncount(transactional_id)
         if transaction.state in RESTING:
             timeline.remove(self._open, transactional_id)
             timeline.put(self._resting, transactional_id, transaction.pack())
         else:
             timeline.remove(self._resting, transactional_id)
             timeline.put(self._open, transactional_id, transaction)
+        self._counts[transaction.state] += 1
+
+    def _uncount(self, transactional_id: str) -> None:
+        """The id leaves its present state, if it is known."""
+        transaction = self._open.get(transactional_id)
+        if transaction is not None:
+            self._counts[transaction.state] -= 1
+        elif (packed := self._resting.get(transactional_id)) is not None:
+            self._counts[state_of(packed)] -= 1
 
     def remove(self, transactional_id: str) -> None:
+        self._uncount(transactional_id)
         self._timeline.remove(self._open, transactional_id)
         self._timeline.remove(self._resting, transactional_id)
 

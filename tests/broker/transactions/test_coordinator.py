@@ -228,6 +228,17 @@ def test_description_has_the_partitions_without_a_marker():
     assert coordinator.served.describe("a").partitions == {"x": {1}}
 
 
+def test_ids_are_counted_by_state_and_the_oldest_open_transaction_is_known():
+    coordinator = three_ids()
+    oldest_ms = coordinator.clock.now_ms()
+    coordinator.clock.advance(5)
+    coordinator.add("c", "1002:0", "x-0")
+
+    assert +coordinator.served.count_states() == {ONGOING: 2, COMPLETE_COMMIT: 1}
+    assert coordinator.served.find_oldest_start_ms() == oldest_ms
+    assert Coordinator().served.find_oldest_start_ms() is None
+
+
 # What falls due.
 
 

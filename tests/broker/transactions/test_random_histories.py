@@ -13,6 +13,7 @@ that die with and without their last records; late markers; timeouts and expiry.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -290,11 +291,14 @@ class History(Room):
 
     def check_load(self) -> None:
         lived = {each: self.machine.table.find(each) for each in IDS}
+        counts = self.machine.table.counts
+        assert Counter(each.state for each in lived.values() if each is not None) == Counter(counts)
         self.elect()
         self._wait_for_the_shard()
         for transactional_id, transaction in lived.items():
             loaded = self.machine.table.find(transactional_id)
             assert loaded == (None if transaction is None else transaction._replace(last_producer_epoch=-1))
+        assert self.machine.table.counts == counts
 
 
 def _producer_of(transaction: Transaction) -> ProducerIdAndEpoch:

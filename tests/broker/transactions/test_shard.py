@@ -285,7 +285,7 @@ def test_retry_of_an_end_is_known_after_a_load():
 def test_record_of_a_state_that_no_record_has_is_ignored(caplog: pytest.LogCaptureFixture):
     room = begun()
     broken = TransactionLogValue(producer_id=5, transaction_status=9)
-    stored = room.shard._table.encode(_record("x", broken), 0)  # noqa: SLF001: what another writer may leave
+    stored = room.shard._table.encode(_record("x", broken), 0)  # what another writer may leave
     room.log.append(0, [stored], lambda error: None)
 
     room.elect()
@@ -363,7 +363,7 @@ def exhausted(version: int, epoch: int = LAST_CLIENT_EPOCH, *, state: int = 1, *
     )
     if version >= 1:
         value.previous_producer_id = 7
-    log.append(0, [room.shard._table.encode(_record("t", value), 0)], lambda error: None)  # noqa: SLF001: an older writer's
+    log.append(0, [room.shard._table.encode(_record("t", value), 0)], lambda error: None)  # an older writer's
     room.elect()
     return room
 
@@ -504,6 +504,18 @@ def test_producer_id_that_does_not_come_is_an_answer():
     room.awaited_ids[0].complete(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
 
     assert answers == ["COORDINATOR_LOAD_IN_PROGRESS"]
+    assert room.records() == []
+
+
+def test_producer_id_that_is_refused_at_once_is_an_answer(monkeypatch: pytest.MonkeyPatch):
+    room = Room()
+
+    def refuse() -> int:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    monkeypatch.setattr(room.machine, "_next_producer_id", refuse)
+
+    assert room.init("t") == "COORDINATOR_NOT_AVAILABLE"
     assert room.records() == []
 
 
