@@ -176,7 +176,7 @@ class _GatheredBatches:
         self.size_bytes += size
 
     def write_to(self, segment: LogSegment) -> int:
-        """Write all, and begin anew. Returns the number of bytes."""
+        """Write all and forget it. Returns the number of bytes."""
         size_bytes, notes = self.size_bytes, self._notes
         if size_bytes:
             position = segment.write(self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces))

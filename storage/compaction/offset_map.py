@@ -2,7 +2,8 @@
 
 Kafka's is an open-addressing table of MD5 sums with 24 bytes an entry. This one takes 31. Its buckets are byte strings of entries, a key in
 16 bytes and an offset in 8; a key is found in its bucket by one `find` in C. A key of up to 15 bytes is stored as itself, padded with zeros
-and with its size; a longer one as a digest of 15 bytes and a mark. The first keys are in a dict, which is faster but takes five times the
+and with its size; a longer one as a digest of 15 bytes and a mark. Keys with the same digest can be made on purpose, as with Kafka's; a
+client that may write them may delete the one or the other as well. The first keys are in a dict, which is faster but takes five times the
 memory.
 """
 
