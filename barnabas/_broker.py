@@ -40,7 +40,7 @@ class Broker:
     def _adopt(self, process: BrokerProcess, topics: Mapping[str, int | None]) -> None:
         self._process = process
         self._topics = topics
-        # Also for a broker that nobody closes: when it is collected, or when the interpreter ends.
+        # For a broker without a call of `close`: its process ends when this object is collected, or with the interpreter.
         self._release = weakref.finalize(self, self._process.release)
 
     def __enter__(self) -> Self:

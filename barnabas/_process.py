@@ -41,7 +41,7 @@ KEPT_PYTHON_VARIABLES = frozenset(
 # Settings of another broker, and what would measure the coverage of ours.
 FOREIGN_PREFIXES = ("KAFKA_", "COVERAGE_", "COV_CORE_", "PYTHON")
 
-# At EOF its owner has died, and the data of a broker that is not running are nobody's.
+# At EOF its owner has died. The data of a broker that is not running have no owner then, and are removed.
 GUARD = "import os, shutil, sys; os.read(0, 1); shutil.rmtree(sys.argv[1], ignore_errors=True)"
 
 
@@ -181,7 +181,7 @@ class BrokerProcess:
 
     def _launch(self) -> None:
         if self._log_fd < 0:
-            with tempfile.TemporaryFile() as log:  # it has no name: nothing is left of it, whoever is killed
+            with tempfile.TemporaryFile() as log:  # it has no name, so a kill leaves nothing of it
                 self._log_fd = os.dup(log.fileno())
         arguments = [word for override in self._overrides for word in ("--override", override)]
         # The launcher by its path, and -P: the caller's directory may hold a `barnabas` or a `signal` of its own.
@@ -303,8 +303,8 @@ class BrokerProcess:
 def reserve_port() -> socket.socket | None:
     """A socket that keeps a free port ours while no broker has it, between its start and its restart.
 
-    Both sockets have SO_REUSEADDR and this one never listens, so Linux lets the broker bind beside it and nobody without that option;
-    nor does it give the port to an outgoing connection. Elsewhere the broker takes a free port and a restart asks for the same.
+    Both sockets have SO_REUSEADDR and this one never listens. So Linux lets the broker bind beside it and refuses sockets without that
+    option, and it does not give the port to an outgoing connection. Elsewhere the broker takes a free port and a restart asks for the same.
     """
     if sys.platform != "linux":
         return None

@@ -9,8 +9,8 @@
 
 A failed test's report shows the end of the log of each broker that it used.
 
-A mark becomes the parameter of the fixture `_barnabas_mark`, on which the others depend: what else depends on the broker, at any scope,
-is then made anew for a marked test as well.
+A mark becomes the parameter of the fixture `_barnabas_mark`, on which the others depend: pytest then sets up all
+fixtures again that depend on the broker, of any scope, for a marked test.
 """
 
 from __future__ import annotations

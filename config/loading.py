@@ -107,7 +107,7 @@ def properties_from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """`KAFKA_LOG_DIRS=…` as `log.dirs`: `_` is a dot, `__` an underscore, `___` a dash, as in the official container image.
 
     The image derives listeners from advertised.listeners when only those are given, on every address; so does this. Raises ConfigError for
-    a variable in the manner of bitnami's image: its KAFKA_CFG_LISTENERS would be cfg.listeners, which nobody reads.
+    a variable in the manner of bitnami's image: its KAFKA_CFG_LISTENERS would be cfg.listeners, which is no property.
     """
     for key in environ:
         if key.startswith("KAFKA_CFG_"):

@@ -100,7 +100,7 @@ def _listener_fields(values: Mapping[str, Any], texts: Mapping[str, str]) -> dic
     controller_names = tuple(name.upper() for name in values["controller.listener.names"] or ())
     protocols = parse_protocol_map("listener.security.protocol.map", values["listener.security.protocol.map"])
     if "listener.security.protocol.map" not in texts:
-        # As Kafka under KRaft: a controller listener that nobody mapped is plaintext.
+        # As Kafka under KRaft: a controller listener that is not mapped is plaintext.
         protocols |= {name: "PLAINTEXT" for name in controller_names if name not in SECURITY_PROTOCOLS}
     listeners = parse_endpoints("listeners", values["listeners"], protocols, with_distinct_ports=True)
     advertised = _advertised_listeners(values["advertised.listeners"], listeners, protocols)

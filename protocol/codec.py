@@ -62,7 +62,7 @@ def encode(message: object, version: int) -> bytes:
 def encode_chunks(message: object, version: int) -> list[Records]:
     """Returns the encoding in order as bytes and the Records objects themselves, so that a slice of a file can leave by sendfile.
 
-    A Records object of length 0 is not among them: whoever made it has to release it.
+    A Records object of length 0 is not among them: the code that made it releases it.
     """
     return chunks_encoder(type(message), version)(message)
 

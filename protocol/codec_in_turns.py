@@ -1,7 +1,7 @@
 """The encoder for messages of very many elements: the same bytes as protocol/codec.py, in pieces.
 
 The configs of 9,500 topics take 0.4 s to encode. The functions made here are generators that yield after every ELEMENTS_PER_PIECE elements,
-so that whoever drives them can serve others in between. Their source is written by the class that writes the direct functions; only the
+so that the loop can serve other requests in between. Their source is written by the class that writes the direct functions; only the
 loops over arrays differ.
 
 Compiled at first use: most brokers never see such a message.
@@ -22,7 +22,7 @@ ELEMENTS_PER_PIECE = 64
 """20 to 60 µs usually."""
 
 GATHERED_BYTES = 32 * 1024
-"""Size from which on a chunk is not added to: 64 elements may be a kilobyte, and whoever sends and counts chunks had ten thousand."""
+"""Size from which on a chunk is not added to: 64 elements may be a kilobyte, and a response would have ten thousand chunks."""
 
 NUMBERS_PER_PIECE = 4096
 """Of an array of plain numbers, which cost 20 ns each."""
@@ -56,7 +56,7 @@ def records_of(message: Message) -> Iterator[Records | None]:
 
 @cache
 def _fields_with_records(cls: type[Message]) -> tuple[Field, ...]:
-    """Those that are Records or have them inside. Of most messages none: nobody has to walk what they hold."""
+    """Those that are Records or have them inside. Most messages have none and need no walk."""
 
     def has_records(field_type: FieldType | None) -> bool:
         if field_type is None:

@@ -81,7 +81,7 @@ def _function_name(cls: type[Any], version: int, purpose: str) -> str:
 
 
 def _file_name(function_name: str) -> str:
-    return f"generated {function_name}"  # linecache asks nobody for a name within <>
+    return f"generated {function_name}"  # linecache looks for no file of a name within <>
 
 
 def smallest_size(field_type: FieldType, version: int, is_flexible: bool) -> int:

@@ -87,7 +87,7 @@ def decompress(codec: Compression, data: Buffer, *, max_bytes: int) -> bytes:
         raise _oversized(codec, max_bytes)
     except DecodeError as error:
         kind, why = type(error), str(error)
-    # Raised anew, out here: whoever keeps an exception keeps the frames of its traceback, with all output and a codec's window.
+    # Raised again, out here: an exception keeps the frames of its traceback, and so all output and a codec's window.
     raise kind(why)
 
 

@@ -19,7 +19,7 @@ _FIRST_BYTES = {
 
 
 class ForeignProtocolError(DecodeError):
-    """Whoever is at the other end does not speak Kafka's protocol; the message says what it looks like."""
+    """The peer does not speak Kafka's protocol. The message says which one it seems to speak."""
 
 
 def refused_size(size: int, max_frame_size: int) -> DecodeError:

@@ -5,8 +5,8 @@ buffer that all connections share; the rest of a frame that came in part is rece
 a 1 MB produce is copied once by the kernel and never by us. Frames are writable views: the log patches offsets in place.
 
 A frame from the scratch is valid only until the callback that receives it returns. A frame with a buffer of its own is handed over:
-it stays valid as long as any view of it is referenced, and its memory is free when the last view is gone; nobody closes or releases
-it. `keep` turns either into a view that stays valid. Whoever keeps a frame past its request's end keeps its memory.
+it stays valid as long as any view of it is referenced, and its memory is free when the last view is gone, without a call of
+`close` or `release`. `keep` turns either into a view that stays valid. A kept frame keeps its memory beyond its request's end.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _NO_HUGE_PAGES: int | None = getattr(mmap, "MADV_NOHUGEPAGE", None)  # Linux
 class BufferPool:
     """Receive buffers that the connections of one event loop share.
 
-    `scratch` is lent to whoever reads next: a read is one uninterrupted call, so one is enough, and an idle connection holds no
+    All connections share `scratch`: a read is one uninterrupted call, so one is enough, and an idle connection holds no
     memory. Large buffers are kept for reuse: a fresh megabyte costs about 50 µs of page faults, a used one nothing.
     """
 

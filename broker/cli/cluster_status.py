@@ -45,7 +45,7 @@ DEBUGGING_REPLICA_ID = -2  # a follower tells its own log end
 
 
 class StatusError(Exception):
-    """Nobody told anything; `str()` is the line to print."""
+    """No broker answered. `str()` is the line to print."""
 
 
 def status(arguments: list[str]) -> int:

@@ -141,7 +141,7 @@ class LocalCluster:
             line = json.dumps({"bootstrap_servers": bootstrap_servers, "cluster_id": self._folder.cluster_id, "brokers": brokers})
         else:
             line = f"barnabas cluster of {len(self._ready)} ready on {bootstrap_servers} data={self._folder.directory} in {seconds:.1f} s"
-        with contextlib.suppress(BrokenPipeError):  # nobody wants to know: it serves all the same, as `barnabas serve` does
+        with contextlib.suppress(BrokenPipeError):  # the reader has left: it serves all the same, as `barnabas serve` does
             os.write(STDOUT, f"{line}\n".encode())
 
     async def _keep(self, node_id: int) -> None:

@@ -18,7 +18,7 @@ FRAME_BYTES_MAX = 256 * 1024 * 1024
 
 
 class WireClient:
-    """One connection; `request` chooses the newest version that both sides have. OSError when it ends or nobody answers in time."""
+    """One connection; `request` chooses the newest version that both sides have. OSError when it ends or no answer comes in time."""
 
     def __init__(self, host: str, port: int, *, timeout_s: float) -> None:
         self._socket = socket.create_connection((host, port), timeout=timeout_s)

@@ -261,7 +261,7 @@ class LocalController:
         return await self._writes.submitted(controller_registration(self._active.state, request))
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-        """Returns a block of producer ids that is assigned to nobody else."""
+        """Returns a block of producer ids that no other broker has."""
         controller = self._active
         broker = controller.brokers.checked(request.broker_id, request.broker_epoch)
         block, records = producer_id_block(controller.state, node_id=broker.node_id, broker_epoch=broker.epoch)

@@ -1,4 +1,4 @@
-"""SilenceReports: lets the active controller fence a broker that answers nobody, without waiting for broker.session.timeout.ms.
+"""SilenceReports: lets the active controller fence a broker that answers no request, without waiting for broker.session.timeout.ms.
 
 Every broker reports the brokers that do not answer its requests. If all brokers that ask a certain one report it, and they are at least
 two, the controller asks it too. If it neither answers nor sends a heartbeat meanwhile, it is fenced. No counterpart in Kafka.

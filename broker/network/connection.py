@@ -174,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_deserted(self) -> bool:
-        """Whether the peer has reset the connection while we were not reading: nobody will read the responses."""
+        """Whether the peer has reset the connection while reading was paused: the responses have no reader."""
         return not self._reading.is_on and self._outbox is not None and self._outbox.is_reset
 
     # -- asyncio's calls ------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What a broker process prints: the ready line on stdout, the log on stderr. Writing never waits for the reader.
 
-A pipe that nobody reads, a stopped terminal and a full disk block a write for ever, so the loop must not write. Lines are formatted where
+A pipe without a reader, a stopped terminal and a full disk block a write for ever, so the loop must not write. Lines are formatted where
 they are logged, and a thread writes them (`LineWriter`). Lines that do not fit into its bounded queue are counted, and the count is
 logged when the reader goes on. A stopping broker waits a second at most for the thread.
 
@@ -135,7 +135,7 @@ class LineWriter:
             return self._changed.wait_for(lambda: not self._lines and not self._is_writing, timeout_s)
 
     def _start_thread(self) -> None:
-        # A daemon: the interpreter must not wait at its end for a write that nobody takes.
+        # A daemon: the interpreter must not wait at its end for a write to a pipe without a reader.
         thread = threading.Thread(target=self._run, name=f"barnabas-log-{self._descriptor}", daemon=True)
         try:
             thread.start()
@@ -200,7 +200,7 @@ class Console:
         self._stderr.write(_encoded(self._formatter.format(record)))
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Let the last lines leave, for at most `timeout_s`: a log that nobody reads must not keep the process."""
+        """Let the last lines leave, for at most `timeout_s`: a log without a reader must not keep the process."""
         deadline_s = time.monotonic() + timeout_s
         self._stdout.flush(timeout_s)
         self._stderr.flush(max(0.0, deadline_s - time.monotonic()))
@@ -259,7 +259,7 @@ class ConsoleHandler(logging.Handler):
 def open_console(level: int, log_format: str) -> Console:
     """Send all that this process logs to stderr from now on, at `level` and above. Once a process.
 
-    Warnings of libraries, and exceptions that nobody could be given, are logged too instead of being written to stderr.
+    Warnings of libraries, and exceptions without a caller, are logged too instead of being written to stderr.
     """
     _keep_standard_descriptors()
     console = Console(1, 2, JsonFormatter() if log_format == "json" else TextFormatter())

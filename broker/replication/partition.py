@@ -124,7 +124,7 @@ class Partition(PartitionChecks):
             return False
         is_new_leader = self.role is not LEADER
         if image.leader_epoch > self.leader_epoch:
-            # Record the epoch before any record is appended: a follower that asks for its start must get it even if nobody produces.
+            # Record the epoch before any record is appended: a follower that asks for its start must get it even if no record is produced.
             self.log.assign_leader_epoch(image.leader_epoch)
         self._take_image(image, LEADER)
         self.in_sync.lead(image, is_new_leader=is_new_leader, now_ms=now_ms)

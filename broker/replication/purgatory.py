@@ -97,7 +97,7 @@ class Purgatory:
             log.exception("an answer that waited failed operation=%s", type(operation).__name__)
 
     def cancel(self, operation: DelayedOperation) -> None:
-        """Drop `operation` without an answer because nobody waits for it any more. Does nothing if it is complete."""
+        """Drop `operation` without an answer because its request was abandoned. Does nothing if it is complete."""
         if not operation.is_completed:
             self._remove(operation)
 

@@ -64,7 +64,7 @@ class ClientInstance:
             "client_software_name": connection.client_software_name,
             "client_software_version": connection.client_software_version,
             "client_source_address": connection.client_host,
-            "client_source_port": "",  # which is not known here: a subscription that asks for it matches nobody
+            "client_source_port": "",  # which is not known here: a subscription that asks for it matches no client
         }
         self.labels = (text, context.client_id, connection.client_software_name, connection.client_software_version)
         self.version = -1

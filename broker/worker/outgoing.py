@@ -23,7 +23,7 @@ class Outgoing:
         self._waiting.append((memoryview(data), descriptor))
 
     def flush(self) -> None:
-        """Send what the socket takes now. ChannelClosedError when nobody will read it."""
+        """Send what the socket takes now. ChannelClosedError when the reader is gone."""
         while self._waiting:
             data, descriptor = self._waiting[0]
             try:

@@ -1,7 +1,7 @@
 """FetchOfOne: a Fetch request that names one partition of its session, kept so that it can be sent again with the partition's new offset.
 
 Producers that use acks=all wait for such requests: updating a kept one takes 1.5 µs, building a new one 8. A LeaderFetcher owns it. The
-previous exchange is over when the next request is made, so nobody else refers to it.
+previous exchange is over when the next request is made, so nothing else refers to it.
 """
 
 from __future__ import annotations
