@@ -90,7 +90,13 @@ class Room:
         self.markers.held.clear()
         self.log.held.clear()
         self.epoch += 1
-        self.runtime: CoordinatorRuntime[TransactionCoordinatorShard] = CoordinatorRuntime(
+        self.runtime = self.new_runtime()
+        self.runtime.start()
+        self.runtime.on_elected(0, self.epoch)
+        self.clock.advance(0)
+
+    def new_runtime(self) -> CoordinatorRuntime[TransactionCoordinatorShard]:
+        return CoordinatorRuntime(
             "__transaction_state",
             node_id=1,
             coordinator_log=self.log,
@@ -101,9 +107,6 @@ class Room:
             limited_log=self._limited_log(),
             on_all_loaded=lambda: None,
         )
-        self.runtime.start()
-        self.runtime.on_elected(0, self.epoch)
-        self.clock.advance(0)
 
     def _limited_log(self) -> LimitedLog:
         return LimitedLog(logging.getLogger("barnabas.transactions"), self.clock)

@@ -10,98 +10,26 @@ import pytest
 
 from broker.metadata.image import GROUP_METADATA_TOPIC
 from broker.transactions import marker_queues
-from broker.transactions.collaborators import MarkerSender
-from broker.transactions.local_markers import LocalMarkers
-from broker.transactions.marker_channels import MARKERS_PER_REQUEST_MAX, RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS, MarkerChannels
-from broker.transactions.transaction import NO_PRODUCER_ID, Transaction, new_transaction
+from broker.transactions.marker_channels import MARKERS_PER_REQUEST_MAX, RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS
 from protocol.errors import ErrorCode
 from protocol.messages.stored.metadata_records import FenceBrokerRecord, UnregisterBrokerRecord
 from protocol.messages.write_txn_markers import WriteTxnMarkersResponse
-from protocol.records import ControlRecordType, EndTransactionMarker, iterate_headers, read_end_transaction_marker
+from protocol.records import ControlRecordType, EndTransactionMarker
 from storage.markers import TransactionMarker
-from tests.broker.replication.world import World
-from tests.broker.transactions.fake_peers import FakePeers
-from tests.broker.transactions.held_offsets import HeldOffsets
-from tests.broker.transactions.room import partitions_of, shown
-from tests.support.clock import ManualClock
+from tests.broker.transactions.channels_room import EPOCH, STATE_PARTITION, ChannelsRoom, prepared
 
-EPOCH = 5
 HOUR_MS = 3_600_000
-STATE_PARTITION = 7
-
-
-class Room:
-    """Broker 1 with its channels. `written` are the transactions that ended, in order."""
-
-    def __init__(self, directory: Path) -> None:
-        self.world = World(directory)
-        self.offsets = HeldOffsets()
-        self.peers = FakePeers()
-        self.written: list[str] = []
-        self.channels = MarkerChannels(
-            self.world.metadata,
-            LocalMarkers(self.world.replica_manager.produce_path, self.offsets, timeout_ms=30_000),  # type: ignore[arg-type]
-            lambda: self.peers,  # type: ignore[arg-type,return-value]
-            self.world.clock,
-            partition_for=lambda transactional_id: STATE_PARTITION,
-            listener_name="PLAINTEXT",
-            request_timeout_ms=30_000,
-        )
-        self.world.metadata.subscribe(self.channels.on_metadata_delta)
-
-    @property
-    def clock(self) -> ManualClock:
-        return self.world.clock
-
-    def topic(self, name: str, *, leader: int, partitions: int = 1) -> None:
-        """Broker 1 has a replica, as have brokers 2 and 3."""
-        replicas = (1,) if leader == 1 else (2, 3)
-        self.world.create_topic(name, replicas=replicas, leader=leader, partitions=partitions)
-        self.turn()
-
-    def move(self, name: str, leader: int, index: int = 0) -> None:
-        self.world.change_partition(name, index, leader=leader)
-        self.turn()
-
-    def end(self, transactional_id: str, *partitions: str, producer_id: int = 1, epoch: int = EPOCH, **fields: int | bool) -> None:
-        """A transaction's outcome is decided and committed."""
-        sender: MarkerSender = self.channels
-        transaction = prepared(producer_id, *partitions, **fields)  # type: ignore[arg-type]
-        sender.send(transactional_id, transaction, epoch, lambda: self.written.append(transactional_id))
-        self.turn()
-
-    def turn(self) -> None:
-        self.clock.advance(0)
-
-    def answer(self, errors: dict[str, ErrorCode] | None = None) -> None:
-        self.peers.take().answer(errors)
-        self.turn()
-
-    def unmarked(self, transactional_id: str, epoch: int = EPOCH) -> str:
-        return shown(self.channels.unmarked(transactional_id, epoch) or {})
-
-    def markers(self, topic: str, index: int = 0) -> list[EndTransactionMarker]:
-        records = self.world.fetch(topic, 0, index=index)[0].records
-        data = records if isinstance(records, bytes) else records.read()
-        found = [read_end_transaction_marker(data, position, header) for position, header in iterate_headers(data)]
-        return [marker for marker in found if marker is not None]
-
-
-def prepared(producer_id: int, *partitions: str, commit: bool = True, producer_epoch: int = 3, version: int = 2) -> Transaction:
-    transaction = new_transaction(producer_id, 60_000, 0)._replace(producer_epoch=producer_epoch)
-    ongoing = transaction.with_partitions(partitions_of(*partitions), version, 0)
-    return ongoing.prepared(is_commit=commit, client_transaction_version=version, next_producer_id=NO_PRODUCER_ID, now_ms=0)
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Room:
-    return Room(tmp_path)
+def room(tmp_path: Path) -> ChannelsRoom:
+    return ChannelsRoom(tmp_path)
 
 
 # What is written.
 
 
-def test_partitions_of_this_broker_are_written_without_a_request(room: Room) -> None:
+def test_partitions_of_this_broker_are_written_without_a_request(room: ChannelsRoom) -> None:
     room.topic("a", leader=1, partitions=2)
 
     room.end("t", "a-0", "a-1", commit=False)
@@ -111,7 +39,7 @@ def test_partitions_of_this_broker_are_written_without_a_request(room: Room) -> 
     assert room.peers.requests == []
 
 
-def test_nothing_is_done_before_the_next_turn(room: Room) -> None:
+def test_nothing_is_done_before_the_next_turn(room: ChannelsRoom) -> None:
     """The caller is in the middle of a commit."""
     room.topic("a", leader=1)
 
@@ -121,7 +49,7 @@ def test_nothing_is_done_before_the_next_turn(room: Room) -> None:
     assert room.world.partition("a").log.log_end_offset == 0
 
 
-def test_a_slow_follower_holds_back_its_own_partition_only(room: Room) -> None:
+def test_a_slow_follower_holds_back_its_own_partition_only(room: ChannelsRoom) -> None:
     room.world.create_topic("slow", replicas=(1, 2))
     room.topic("a", leader=1)
 
@@ -134,7 +62,7 @@ def test_a_slow_follower_holds_back_its_own_partition_only(room: Room) -> None:
     assert room.written == ["two", "one"]
 
 
-def test_offsets_count_before_their_transaction_is_complete(room: Room) -> None:
+def test_offsets_count_before_their_transaction_is_complete(room: ChannelsRoom) -> None:
     room.topic(GROUP_METADATA_TOPIC, leader=1)
 
     room.end("t", f"{GROUP_METADATA_TOPIC}-0")
@@ -146,7 +74,7 @@ def test_offsets_count_before_their_transaction_is_complete(room: Room) -> None:
     assert room.written == ["t"]
 
 
-def test_another_broker_is_told_all_of_the_marker(room: Room) -> None:
+def test_another_broker_is_told_all_of_the_marker(room: ChannelsRoom) -> None:
     room.topic("b", leader=2, partitions=2)
 
     room.end("t", "b-0", "b-1", producer_id=9, producer_epoch=4)
@@ -159,7 +87,7 @@ def test_another_broker_is_told_all_of_the_marker(room: Room) -> None:
     assert request.partitions == ["9 b-0", "9 b-1"]
 
 
-def test_a_transaction_is_complete_when_its_last_marker_is_written(room: Room) -> None:
+def test_a_transaction_is_complete_when_its_last_marker_is_written(room: ChannelsRoom) -> None:
     room.topic("a", leader=1)
     room.topic("b", leader=2)
     room.topic("c", leader=3)
@@ -177,7 +105,7 @@ def test_a_transaction_is_complete_when_its_last_marker_is_written(room: Room) -
 # Batches.
 
 
-def test_what_comes_while_a_request_is_in_flight_shares_the_next_one(room: Room) -> None:
+def test_what_comes_while_a_request_is_in_flight_shares_the_next_one(room: ChannelsRoom) -> None:
     room.topic("b", leader=2)
     room.end("one", "b-0", producer_id=1)
     room.end("two", "b-0", producer_id=2)
@@ -191,7 +119,7 @@ def test_what_comes_while_a_request_is_in_flight_shares_the_next_one(room: Room)
     assert room.written == ["one", "two", "three"]
 
 
-def test_brokers_do_not_wait_for_each_other(room: Room) -> None:
+def test_brokers_do_not_wait_for_each_other(room: ChannelsRoom) -> None:
     room.topic("b", leader=2)
     room.topic("c", leader=3)
     room.end("one", "b-0", producer_id=1)
@@ -203,7 +131,7 @@ def test_brokers_do_not_wait_for_each_other(room: Room) -> None:
     assert room.written == ["two"]
 
 
-def test_a_request_is_bounded(room: Room) -> None:
+def test_a_request_is_bounded(room: ChannelsRoom) -> None:
     room.topic("b", leader=2, partitions=MARKERS_PER_REQUEST_MAX + 1)
 
     room.end("t", *(f"b-{index}" for index in range(MARKERS_PER_REQUEST_MAX + 1)))
@@ -215,7 +143,7 @@ def test_a_request_is_bounded(room: Room) -> None:
     assert room.written == ["t"]
 
 
-def test_many_transactions_of_one_partition_are_appended_together(room: Room) -> None:
+def test_many_transactions_of_one_partition_are_appended_together(room: ChannelsRoom) -> None:
     room.topic("a", leader=1)
     for producer_id in range(250):
         room.channels.send(f"t{producer_id}", prepared(producer_id, "a-0"), EPOCH, lambda: room.written.append("t"))
@@ -226,7 +154,7 @@ def test_many_transactions_of_one_partition_are_appended_together(room: Room) ->
     assert len(room.written) == 250
 
 
-def test_a_refused_marker_leaves_the_others_of_its_request(room: Room) -> None:
+def test_a_refused_marker_leaves_the_others_of_its_request(room: ChannelsRoom) -> None:
     room.topic("b", leader=2)
     room.end("zero", "b-0", producer_id=7)
     room.end("one", "b-0", producer_id=1)
@@ -239,7 +167,7 @@ def test_a_refused_marker_leaves_the_others_of_its_request(room: Room) -> None:
     assert room.unmarked("one") == "b-0"
 
 
-def test_the_markers_of_one_producer_are_written_one_after_the_other(room: Room) -> None:
+def test_the_markers_of_one_producer_are_written_one_after_the_other(room: ChannelsRoom) -> None:
     room.topic("b", leader=2)
     room.end("t", "b-0", producer_epoch=3)
     room.peers.take().fail_all(ErrorCode.REQUEST_TIMED_OUT)
@@ -268,7 +196,7 @@ def test_the_markers_of_one_producer_are_written_one_after_the_other(room: Room)
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_an_error_that_may_pass_is_retried(room: Room, error: ErrorCode) -> None:
+def test_an_error_that_may_pass_is_retried(room: ChannelsRoom, error: ErrorCode) -> None:
     room.topic("b", leader=2)
     room.end("t", "b-0")
 
@@ -281,7 +209,7 @@ def test_an_error_that_may_pass_is_retried(room: Room, error: ErrorCode) -> None
     assert room.written == ["t"]
 
 
-def test_the_wait_between_attempts_grows_to_a_second(room: Room) -> None:
+def test_the_wait_between_attempts_grows_to_a_second(room: ChannelsRoom) -> None:
     room.topic("b", leader=2)
     room.end("t", "b-0")
     waits: list[int] = []
@@ -296,7 +224,7 @@ def test_the_wait_between_attempts_grows_to_a_second(room: Room) -> None:
     assert waits == [20, 40, 80, 160, 320, 640, RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MAX_MS]
 
 
-def test_a_local_refusal_is_retried(room: Room) -> None:
+def test_a_local_refusal_is_retried(room: ChannelsRoom) -> None:
     room.world.create_topic("few", replicas=(1, 2), isr=(1,), min_insync_replicas="2")
     room.end("t", "few-0")
     assert room.written == []
@@ -307,7 +235,7 @@ def test_a_local_refusal_is_retried(room: Room) -> None:
     assert room.written == ["t"]
 
 
-def test_a_marker_that_the_answer_does_not_tell_of_is_retried(room: Room) -> None:
+def test_a_marker_that_the_answer_does_not_tell_of_is_retried(room: ChannelsRoom) -> None:
     room.topic("b", leader=2)
     room.end("t", "b-0")
 
@@ -318,7 +246,7 @@ def test_a_marker_that_the_answer_does_not_tell_of_is_retried(room: Room) -> Non
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
-def test_a_new_leader_gets_the_marker_at_once(room: Room, is_answered: bool) -> None:
+def test_a_new_leader_gets_the_marker_at_once(room: ChannelsRoom, is_answered: bool) -> None:
     """Also while the request to the one before is not answered, whose answer counts no more."""
     room.topic("b", leader=2)
     room.end("t", "b-0")
@@ -336,7 +264,7 @@ def test_a_new_leader_gets_the_marker_at_once(room: Room, is_answered: bool) -> 
     assert room.written == ["t"]
 
 
-def test_this_broker_becomes_the_leader(room: Room) -> None:
+def test_this_broker_becomes_the_leader(room: ChannelsRoom) -> None:
     room.world.create_topic("b", replicas=(1, 2), leader=2)
     room.end("t", "b-0")
 
@@ -347,7 +275,7 @@ def test_this_broker_becomes_the_leader(room: Room) -> None:
     assert len(room.markers("b")) == 1
 
 
-def test_this_broker_loses_a_partition_whose_followers_lack_the_marker(room: Room) -> None:
+def test_this_broker_loses_a_partition_whose_followers_lack_the_marker(room: ChannelsRoom) -> None:
     room.world.create_topic("b", replicas=(1, 2))
     room.end("t", "b-0")
     assert room.world.partition("b").log.log_end_offset == 1
@@ -359,7 +287,7 @@ def test_this_broker_loses_a_partition_whose_followers_lack_the_marker(room: Roo
     assert room.written == ["t"]
 
 
-def test_a_partition_without_a_leader_waits_and_is_not_left_out(room: Room) -> None:
+def test_a_partition_without_a_leader_waits_and_is_not_left_out(room: ChannelsRoom) -> None:
     """KAFKA-20734. Nothing is polled meanwhile: a change of the metadata wakes it."""
     room.topic("b", leader=-1)
     room.topic("c", leader=2)
@@ -375,7 +303,7 @@ def test_a_partition_without_a_leader_waits_and_is_not_left_out(room: Room) -> N
     assert (room.written, room.channels.unknown_destination_count) == (["t"], 0)
 
 
-def test_a_leader_goes_in_the_middle_and_comes_back_after_an_hour(room: Room) -> None:
+def test_a_leader_goes_in_the_middle_and_comes_back_after_an_hour(room: ChannelsRoom) -> None:
     room.topic("b", leader=2)
     room.end("t", "b-0")
     lost = room.peers.take()
@@ -390,7 +318,7 @@ def test_a_leader_goes_in_the_middle_and_comes_back_after_an_hour(room: Room) ->
     assert room.written == ["t"]
 
 
-def test_a_leader_without_an_address_is_waited_for(room: Room) -> None:
+def test_a_leader_without_an_address_is_waited_for(room: ChannelsRoom) -> None:
     room.topic("b", leader=2)
     room.world.metadata.apply_committed([UnregisterBrokerRecord(broker_id=2, broker_epoch=0)])
     room.end("t", "b-0")
@@ -403,7 +331,7 @@ def test_a_leader_without_an_address_is_waited_for(room: Room) -> None:
     assert room.written == ["t"]
 
 
-def test_a_fenced_broker_s_connection_is_given_up(room: Room) -> None:
+def test_a_fenced_broker_s_connection_is_given_up(room: ChannelsRoom) -> None:
     """It may never answer, and the next markers for it, when it is back, would wait behind."""
     room.topic("b", leader=2)
     room.topic("c", leader=2)
@@ -418,7 +346,7 @@ def test_a_fenced_broker_s_connection_is_given_up(room: Room) -> None:
     assert room.peers.requests[0].partitions == ["2 c-0"]
 
 
-def test_requests_to_a_broker_go_where_it_registered_last(room: Room) -> None:
+def test_requests_to_a_broker_go_where_it_registered_last(room: ChannelsRoom) -> None:
     room.topic("b", leader=2)
     room.end("t", "b-0")
 
@@ -432,7 +360,7 @@ def test_requests_to_a_broker_go_where_it_registered_last(room: Room) -> None:
 # Partitions that are not there.
 
 
-def test_what_the_metadata_do_not_have_is_left_out(room: Room) -> None:
+def test_what_the_metadata_do_not_have_is_left_out(room: ChannelsRoom) -> None:
     room.topic("a", leader=1)
 
     room.end("t", "a-0", "a-1", "nowhere-0")
@@ -441,7 +369,7 @@ def test_what_the_metadata_do_not_have_is_left_out(room: Room) -> None:
 
 
 @pytest.mark.parametrize("leader", [-1, 2])
-def test_a_topic_that_is_deleted_takes_its_markers_with_it(room: Room, leader: int) -> None:
+def test_a_topic_that_is_deleted_takes_its_markers_with_it(room: ChannelsRoom, leader: int) -> None:
     room.topic("b", leader=leader, partitions=2)
     room.end("t", "b-0", "b-1")
     assert room.written == []
@@ -452,7 +380,7 @@ def test_a_topic_that_is_deleted_takes_its_markers_with_it(room: Room, leader: i
     assert room.channels.waiting_by_broker() == {}
 
 
-def test_a_topic_made_anew_gets_no_marker_of_the_one_before(room: Room) -> None:
+def test_a_topic_made_anew_gets_no_marker_of_the_one_before(room: ChannelsRoom) -> None:
     room.topic("b", leader=-1)
     room.end("t", "b-0")
 
@@ -466,7 +394,9 @@ def test_a_topic_made_anew_gets_no_marker_of_the_one_before(room: Room) -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
-def test_a_marker_that_is_refused_for_good_counts_as_written(room: Room, error: ErrorCode, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_marker_that_is_refused_for_good_counts_as_written(
+    room: ChannelsRoom, error: ErrorCode, caplog: pytest.LogCaptureFixture
+) -> None:
     """Else the id would stay prepared, and each InitProducerId be answered CONCURRENT_TRANSACTIONS."""
     room.topic("b", leader=2, partitions=2)
     room.end("payments", "b-0", "b-1")
@@ -480,7 +410,7 @@ def test_a_marker_that_is_refused_for_good_counts_as_written(room: Room, error: 
 
 
 @pytest.mark.parametrize("error", [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION])
-def test_a_partition_that_can_have_no_transaction_needs_no_marker(room: Room, error: ErrorCode) -> None:
+def test_a_partition_that_can_have_no_transaction_needs_no_marker(room: ChannelsRoom, error: ErrorCode) -> None:
     room.topic("b", leader=2)
     room.end("t", "b-0")
 
@@ -492,7 +422,7 @@ def test_a_partition_that_can_have_no_transaction_needs_no_marker(room: Room, er
 # Lives of the coordinator's shard.
 
 
-def test_a_life_that_has_ended_is_told_nothing(room: Room) -> None:
+def test_a_life_that_has_ended_is_told_nothing(room: ChannelsRoom) -> None:
     room.topic("a", leader=1)
     room.topic("b", leader=2, partitions=2)
     room.topic("c", leader=-1)
@@ -511,7 +441,7 @@ def test_a_life_that_has_ended_is_told_nothing(room: Room) -> None:
     assert (room.channels.waiting_by_broker(), room.channels.unknown_destination_count, room.peers.requests) == ({}, 0, [])
 
 
-def test_another_shard_s_transactions_go_on(room: Room) -> None:
+def test_another_shard_s_transactions_go_on(room: ChannelsRoom) -> None:
     room.topic("b", leader=2)
     room.end("t", "b-0")
 
@@ -523,7 +453,7 @@ def test_another_shard_s_transactions_go_on(room: Room) -> None:
 
 
 @pytest.mark.parametrize("is_forgotten", [True, False])
-def test_the_answer_to_an_old_life_ends_no_newer_transaction(room: Room, is_forgotten: bool) -> None:
+def test_the_answer_to_an_old_life_ends_no_newer_transaction(room: ChannelsRoom, is_forgotten: bool) -> None:
     """KAFKA-16352."""
     room.topic("b", leader=2)
     room.end("t", "b-0", epoch=EPOCH)
@@ -542,7 +472,7 @@ def test_the_answer_to_an_old_life_ends_no_newer_transaction(room: Room, is_forg
     assert room.written == (["t"] if is_forgotten else ["t", "t"])
 
 
-def test_an_id_that_is_sent_again_takes_the_place_of_what_was_there(room: Room) -> None:
+def test_an_id_that_is_sent_again_takes_the_place_of_what_was_there(room: ChannelsRoom) -> None:
     room.topic("b", leader=2)
     room.end("t", "b-0", producer_epoch=3)
     old = room.peers.take()
@@ -559,7 +489,7 @@ def test_an_id_that_is_sent_again_takes_the_place_of_what_was_there(room: Room) 
 # Bounds.
 
 
-def test_what_has_no_room_waits_in_its_transaction(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_no_room_waits_in_its_transaction(room: ChannelsRoom, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marker_queues, "MARKERS_MAX", 4)
     room.topic("b", leader=2, partitions=10)
 
@@ -574,7 +504,7 @@ def test_what_has_no_room_waits_in_its_transaction(room: Room, monkeypatch: pyte
     assert room.written == ["t"]
 
 
-def test_partitions_without_a_leader_take_no_other_s_room(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_without_a_leader_take_no_other_s_room(room: ChannelsRoom, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marker_queues, "MARKERS_MAX", 4)
     room.topic("b", leader=-1, partitions=10)
     room.topic("a", leader=1)
@@ -590,7 +520,7 @@ def test_partitions_without_a_leader_take_no_other_s_room(room: Room, monkeypatc
     assert room.written == ["u", "t"]
 
 
-def test_a_large_transaction_holds_the_loop_for_a_slice_only(room: Room) -> None:
+def test_a_large_transaction_holds_the_loop_for_a_slice_only(room: ChannelsRoom) -> None:
     room.topic("b", leader=-1, partitions=1_000)
     room.channels.send("t", prepared(1, *(f"b-{index}" for index in range(1_000))), EPOCH, lambda: None)
 
@@ -603,7 +533,7 @@ def test_a_large_transaction_holds_the_loop_for_a_slice_only(room: Room) -> None
 # For the operator, and the end.
 
 
-def test_it_is_told_what_each_broker_has_to_write(room: Room) -> None:
+def test_it_is_told_what_each_broker_has_to_write(room: ChannelsRoom) -> None:
     room.world.create_topic("slow", replicas=(1, 2))
     room.topic("b", leader=2, partitions=2)
     room.topic("c", leader=-1)
@@ -614,7 +544,7 @@ def test_it_is_told_what_each_broker_has_to_write(room: Room) -> None:
     assert (room.channels.unknown_destination_count, room.channels.unfinished_count) == (1, 1)
 
 
-async def test_after_the_close_nothing_is_sent_and_nobody_is_told(room: Room) -> None:
+async def test_after_the_close_nothing_is_sent_and_nobody_is_told(room: ChannelsRoom) -> None:
     room.topic("b", leader=2, partitions=2)
     room.end("one", "b-0", producer_id=1)
     room.peers.take().lose()
@@ -627,7 +557,7 @@ async def test_after_the_close_nothing_is_sent_and_nobody_is_told(room: Room) ->
     assert (room.peers.is_closed, room.peers.requests, room.written) == (True, [], [])
 
 
-async def test_a_broker_alone_opens_no_connections(room: Room) -> None:
+async def test_a_broker_alone_opens_no_connections(room: ChannelsRoom) -> None:
     room.topic("a", leader=1)
     room.end("t", "a-0")
 

@@ -16,8 +16,8 @@ from protocol.errors import ErrorCode
 from protocol.messages.stored.metadata_records import FenceBrokerRecord
 from storage.markers import TransactionMarker
 from tests.broker.replication.world import World
+from tests.broker.transactions.channels_room import STATE_PARTITION, prepared
 from tests.broker.transactions.fake_peers import FakePeers, SentRequest
-from tests.broker.transactions.test_marker_channels import STATE_PARTITION, prepared
 
 TOPICS = ("a", "b", "c", "d")
 PARTITIONS = 3
