@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from broker.quorum.quorum import Quorum
     from broker.replication.replica_manager import ReplicaManager
     from broker.telemetry.client_metrics import ClientMetricsManager
+    from broker.transactions.coordinator import TransactionCoordinator
+    from broker.transactions.partition_additions import PartitionAdditions
     from broker.worker.jobs import Worker
     from config.server import ServerConfig
     from storage.log_manager import LogManager
@@ -66,6 +68,10 @@ class Services(NamedTuple):
     """What knows of clients' metrics, made when it is first asked for; None (some tests): nothing does."""
     kraft_version: Callable[[], int] = _kraft_version_0
     """The finalized level of kraft.version, which the quorum knows and the metadata do not tell."""
+    transaction_coordinator: TransactionCoordinator | None = None
+    """None while transactions are not served."""
+    partition_additions: PartitionAdditions | None = None
+    """What asks the coordinators of transactions; None while transactions are not served."""
 
 
 class ControllerServices(NamedTuple):

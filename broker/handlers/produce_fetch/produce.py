@@ -73,7 +73,7 @@ NO_LIMIT = sys.maxsize
 
 
 def build(services: Services) -> Handler:
-    return ProduceHandler(services).handle
+    return ProduceHandler(services, services.partition_additions).handle
 
 
 class ProduceHandler:
