@@ -14,6 +14,9 @@ and the other partitions get theirs. If a later coordinator has taken over, this
 there is none (`__transaction_state` was deleted and its leader epochs began anew) the producer goes on with the next InitProducerId, and
 a transaction that stays open in that partition is for `kafka-transactions abort`.
 
+As in Kafka, a leader answers a request as a whole: a partition whose followers are slow holds back what shares its request and what waits
+behind it, for request.timeout.ms at most.
+
 At most MARKERS_MAX markers are on their way to one destination. More stay in their transaction's own set of partitions. What an ended
 life of a coordinator's shard has left behind is known by its epoch and ends no later transaction (KAFKA-16352).
 
@@ -33,13 +36,8 @@ from broker.loop.job import LoopJob
 from broker.observability.limited_log import LimitedLog
 from broker.transactions.local_markers import MARKERS_AT_ONCE
 from broker.transactions.marker_queues import NO_NODE, ROUTING, Batch, Destination, LifeKey, PartitionMarker, TransactionEnd
+from broker.transactions.marker_requests import make_request, read_outcomes
 from protocol.errors import ErrorCode
-from protocol.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
 
 if TYPE_CHECKING:
     from broker.cluster.peer_connections import PeerConnections
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
     from broker.metadata.metadata_cache import MetadataCache
     from broker.transactions.local_markers import LocalMarkers
     from broker.transactions.transaction import Partitions, Transaction
+    from protocol.messages.write_txn_markers import WriteTxnMarkersResponse
 
 log = logging.getLogger("barnabas.transactions")
 
@@ -389,8 +388,9 @@ class MarkerChannels:
                 yield
 
     def _send(self, channel: Destination) -> None:
-        """Send what waits, unless a request is in flight."""
-        if channel.in_flight is not None or not channel.waiting:
+        """Send what waits."""
+        assert channel.in_flight is None, "a channel is not ready before its request is answered"
+        if not channel.waiting:
             return
         registration = self._registration_of(channel.node_id)
         if registration is None:
@@ -403,7 +403,7 @@ class MarkerChannels:
         channel.registration = registration
         host, port, _ = registration
         self._connections.get(host, port).send(
-            _request(batch.markers), partial(self._take_answer, channel, batch), timeout_ms=self._answer_timeout_ms
+            make_request(batch.markers), partial(self._take_answer, channel, batch), timeout_ms=self._answer_timeout_ms
         )
 
     def _take_answer(self, channel: Destination, batch: Batch, response: WriteTxnMarkersResponse | None) -> None:
@@ -411,7 +411,7 @@ class MarkerChannels:
         channel.in_flight = None
         if channel.waiting:
             self._ready[channel] = None
-        self._take_outcomes(batch, _outcomes(batch.markers, response))
+        self._take_outcomes(batch, read_outcomes(batch.markers, response))
 
     def _take_outcomes(self, batch: Batch, errors: Sequence[int | None]) -> None:
         if self._is_closed:
@@ -466,36 +466,3 @@ class MarkerChannels:
 
 def _facts(marker: PartitionMarker) -> tuple[str, str, int]:
     return marker.end.transactional_id, marker.topic, marker.index
-
-
-def _request(markers: Iterable[PartitionMarker]) -> WriteTxnMarkersRequest:
-    """One entry for each transaction. No two of them have the same producer id."""
-    by_end: dict[TransactionEnd, dict[str, list[int]]] = {}
-    for marker in markers:
-        by_end.setdefault(marker.end, {}).setdefault(marker.topic, []).append(marker.index)
-    return WriteTxnMarkersRequest(
-        markers=[
-            WritableTxnMarker(
-                producer_id=end.marker.producer_id,
-                producer_epoch=end.marker.producer_epoch,
-                transaction_result=end.marker.is_commit,
-                topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=indexes) for topic, indexes in topics.items()],
-                coordinator_epoch=end.marker.coordinator_epoch,
-                transaction_version=end.marker.transaction_version,
-            )
-            for end, topics in by_end.items()
-        ]
-    )
-
-
-def _outcomes(markers: Sequence[PartitionMarker], response: WriteTxnMarkersResponse | None) -> list[int | None]:
-    """The error of each marker, None for those that the response does not tell of."""
-    if response is None:
-        return [None] * len(markers)
-    errors = {
-        (answered.producer_id, topic.name, partition.partition_index): partition.error_code
-        for answered in response.markers
-        for topic in answered.topics
-        for partition in topic.partitions
-    }
-    return [errors.get((each.end.marker.producer_id, each.topic, each.index)) for each in markers]
