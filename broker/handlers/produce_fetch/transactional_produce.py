@@ -35,9 +35,11 @@ RETRIABLE = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
-"""A producer would not try these again, or would look for new metadata. It gets NOT_ENOUGH_REPLICAS, as in Kafka."""
+"""A producer would not try these again, or would look for new metadata. It gets NOT_ENOUGH_REPLICAS, as in Kafka; there
+OPERATION_NOT_ATTEMPTED, which a coordinator answers that does not know another partition of the request yet, ends the transaction."""
 
 Transactions = dict["PartitionAppendResult", TransactionAppend]
 

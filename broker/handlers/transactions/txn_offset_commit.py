@@ -45,6 +45,11 @@ from storage.verification import VerificationGuard
 
 PARTITIONS_PER_BATCH = 1_000
 VERSION_LOADING = 2
+CLIENT_ERRORS = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""What the client is told of a question about its group's partition, which it does not know (CoordinatorOperationExceptionHelper)."""
 
 
 def build(services: Services) -> Handler:
@@ -101,7 +106,7 @@ class TxnOffsetCommitHandler:
             Question(request.transactional_id, producer, partitions, operation, self._timeout_ms)
         )
         for error in refusals.values():
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if error is ErrorCode.NETWORK_EXCEPTION else error)
+            raise KafkaError(CLIENT_ERRORS.get(error, error))
         return guard
 
     def _take_unknown(self, request: TxnOffsetCommitRequest, answer: _Answer) -> Generator[None, None, None]:

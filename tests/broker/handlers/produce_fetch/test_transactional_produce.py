@@ -160,6 +160,7 @@ def test_a_partition_whose_transaction_is_open_is_not_asked_for(tmp_path: Path) 
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
     ],
 )
 def test_an_error_that_producers_do_not_retry_is_not_enough_replicas(tmp_path: Path, error: ErrorCode, version: int) -> None:
