@@ -61,9 +61,13 @@ class RefusedSequences:
         if header is None or refused is None or refused.epoch != header.producer_epoch or not _is_fresh(refused, now_ms):
             return None
         entry = log.producers.producers.get(header.producer_id)
-        if entry is None or entry.producer_epoch != header.producer_epoch:
+        if entry is None or entry.producer_epoch < header.producer_epoch:
+            expected = 0  # each transaction of version 2 begins so, in an epoch of its own
+        elif entry.producer_epoch == header.producer_epoch:
+            expected = entry.last_sequence + 1
+        else:
             return None
-        is_cause = refused.first_sequence <= entry.last_sequence + 1 <= refused.last_sequence
+        is_cause = refused.first_sequence <= expected <= refused.last_sequence
         return refused.code if is_cause else None
 
 

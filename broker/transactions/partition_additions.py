@@ -48,7 +48,7 @@ CONNECTIONS_MAX = 4  # to each coordinator
 TRANSACTIONS_PER_REQUEST_MAX = 200
 WAITING_MAX = 10_000
 """Questions that wait to be sent to one coordinator; more are answered NETWORK_EXCEPTION."""
-NS_PER_MS = 1_000_000
+UNKNOWN_EPOCH = -1
 
 Address = tuple[str, int]
 Refusals = dict[tuple[str, int], ErrorCode]
@@ -162,9 +162,11 @@ class PartitionAdditions:
     def on_metadata_delta(self, delta: MetadataDelta) -> None:
         """A broker that is fenced, or registered anew, answers nothing that it was asked before. Subscribe it."""
         for node_id in delta.changed_brokers:
+            broker = self._metadata.brokers.get(node_id)
             for address, channel in self._channels.items():
-                if channel.node_id == node_id:
-                    for connections in self._connections:
+                if channel.node_id == node_id and (broker is None or broker.is_fenced or broker.epoch != channel.broker_epoch):
+                    channel.broker_epoch = UNKNOWN_EPOCH if broker is None else broker.epoch
+                    for connections in tuple(self._connections):
                         connections.drop(*address)
 
     async def close(self) -> None:
@@ -188,7 +190,7 @@ class PartitionAdditions:
             return
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = _Channel(broker.node_id)
+            channel = self._channels[address] = _Channel(broker.node_id, broker.epoch)
         self._enqueue(asked, channel, address)
 
     # The coordinator in this broker.
@@ -285,8 +287,9 @@ class _Asked:
 class _Channel:
     """The questions for one coordinator's broker: those that wait, in their order, and the numbers of the connections that are busy."""
 
-    def __init__(self, node_id: int) -> None:
+    def __init__(self, node_id: int, broker_epoch: int) -> None:
         self.node_id = node_id
+        self.broker_epoch = broker_epoch  # of the registration that is asked
         self.waiting: dict[_Asked, None] = {}
         self.busy: set[int] = set()
         self._by_id: dict[str, list[_Asked]] = {}

@@ -35,13 +35,20 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from protocol.messages.stored.metadata_records import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
+from protocol.messages.stored.metadata_records import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
 from tests.broker.transactions.room import partitions_of, producer_of
 from tests.support.clock import ManualClock
 from tests.support.doubles import stands_for
 
 TOPIC_ID = b"t" * 16
 HERE, ELSEWHERE = 1, 2
+ENDPOINT = BrokerEndpoint(name="INTERNAL", host="there", port=9, security_protocol=0)
 BACKOFF_MAX_MS = 100
 REQUEST_TIMEOUT_MS = 5_000
 
@@ -104,11 +111,10 @@ class Room:
         self.dropped: list[tuple[str, int]] = []
         self.connections_count = 0
         self.metadata = MetadataCache(ClusterState(), cluster_id="c", node_id=HERE, config=ServerConfig())
-        endpoint = BrokerEndpoint(name="INTERNAL", host="there", port=9, security_protocol=0)
         self.metadata.apply_committed(
             [
                 RegisterBrokerRecord(broker_id=HERE, end_points=[], rack=None, fenced=False),
-                RegisterBrokerRecord(broker_id=ELSEWHERE, end_points=[endpoint], rack=None, fenced=is_fenced),
+                RegisterBrokerRecord(broker_id=ELSEWHERE, end_points=[ENDPOINT], broker_epoch=0, rack=None, fenced=is_fenced),
                 TopicRecord(name=TRANSACTION_STATE_TOPIC, topic_id=TOPIC_ID),
                 PartitionRecord(partition_id=0, topic_id=TOPIC_ID, replicas=[leader], isr=[leader], leader=leader, leader_epoch=0),
             ]
@@ -376,13 +382,22 @@ def test_a_question_that_is_abandoned_is_not_sent() -> None:
     assert room.ids_sent() == [[f"busy-{number}"] for number in range(1, CONNECTIONS_MAX)]
 
 
-def test_connections_to_a_broker_that_is_fenced_are_dropped() -> None:
+@pytest.mark.parametrize(
+    ("change", "is_dropped"),
+    [
+        (BrokerRegistrationChangeRecord(broker_id=ELSEWHERE, broker_epoch=0, fenced=1), True),
+        (BrokerRegistrationChangeRecord(broker_id=ELSEWHERE, broker_epoch=0, in_controlled_shutdown=1), False),
+        (RegisterBrokerRecord(broker_id=ELSEWHERE, broker_epoch=5, end_points=[ENDPOINT], rack=None, fenced=False), True),
+    ],
+)
+def test_connections_to_a_broker_that_is_fenced_or_new_are_dropped(change: Any, is_dropped: bool) -> None:
     room = Room()
     room.ask("t", "7:0", "a-0")
 
+    room.metadata.apply_committed([change])
     room.additions.on_metadata_delta(MetadataDelta(changed_brokers=(ELSEWHERE,)))
 
-    assert room.dropped == [("there", 9)]
+    assert room.dropped == ([("there", 9)] if is_dropped else [])
 
 
 async def test_closing_ends_what_is_asked_and_asks_nothing_more() -> None:

@@ -246,6 +246,25 @@ def test_the_next_batch_in_flight_is_not_out_of_order_after_a_refused_verificati
     assert produces.end_offset() == 2
 
 
+@pytest.mark.parametrize("before", [None, 0])
+def test_nor_is_it_in_the_first_epoch_or_a_new_one(tmp_path: Path, before: int | None) -> None:
+    """At transaction version 2 each transaction has an epoch of its own, which begins with sequence 0."""
+    produces = Produces(tmp_path)
+    if before is not None:
+        produces.write_marker(epoch=before)
+
+    first = produces.start(to_partition((0, transactional("1", producer_epoch=1))))
+    produces.additions.answer(a_0=ErrorCode.NOT_COORDINATOR)
+    produces.finish(first)
+    second = produces.start(to_partition((0, transactional("2", producer_epoch=1, base_sequence=1))))
+    produces.additions.answer()
+
+    assert codes(produces.finish(second)) == [("a", 0, ErrorCode.NOT_ENOUGH_REPLICAS)]
+    again = produces.start(to_partition((0, transactional("1", producer_epoch=1))))
+    produces.additions.answer()
+    assert codes(produces.finish(again)) == [("a", 0, 0)]
+
+
 @pytest.mark.parametrize("other", [{"producer_id": 8}, {"producer_epoch": 1}])
 def test_two_producers_in_a_request_are_refused(tmp_path: Path, other: dict[str, int]) -> None:
     produces = Produces(tmp_path)
