@@ -142,8 +142,11 @@ class ProduceHandler:
     ) -> Work:
         """Append once the coordinator of the transaction has answered, and then the worker process."""
         verified = yield from transactional.verify(request, context.api_version, slots.accepted())
-        append = self._check_and_append if self._is_check_long(verified.entries) else self._append_in_turns
-        return (yield from append(context, request, slots, verified.entries, verified.transactions))
+        try:
+            append = self._check_and_append if self._is_check_long(verified.entries) else self._append_in_turns
+            return (yield from append(context, request, slots, verified.entries, verified.transactions))
+        finally:
+            transactional.release(verified)
 
     def _check_and_append(
         self,

@@ -54,7 +54,8 @@ class TransactionalProduce:
         self._copied_bytes = 0
 
     def verify(self, request: ProduceRequest, version: int, entries: list[AppendEntry]) -> Generator[Any, Any, _Verified]:
-        """Returns the entries to append, and what their appends have to show. The results of the others have their errors.
+        """Returns the entries to append, and what their appends have to show, to be given to `release` afterwards. The results of the
+        others have their errors.
 
         Yields only the Deferreds that it waits for; then the entries have been copied out of the shared receive buffer.
         INVALID_PRODUCER_ID_MAPPING: transactional batches of several producers."""
@@ -76,12 +77,21 @@ class TransactionalProduce:
             self._refuse_all(verified, ErrorCode.NOT_ENOUGH_REPLICAS, "Too many batches wait for the verification of their transactions")
             return verified
         self._copied_bytes += copied_bytes
+        verified.copied_bytes = copied_bytes
+        is_answered = False
         try:
             verified.entries = [(result, partition, keep(records)) for result, partition, records in verified.entries]  # type: ignore[arg-type]
             yield from self._ask(request, operation, producer, verified, headers, is_required=is_required)
+            is_answered = True
         finally:
-            self._copied_bytes -= copied_bytes
+            if not is_answered:
+                self.release(verified)
         return verified
+
+    def release(self, verified: _Verified) -> None:
+        """The entries are appended, or never will be: their copies count no more."""
+        self._copied_bytes -= verified.copied_bytes
+        verified.copied_bytes = 0
 
     def _start(
         self,
@@ -158,13 +168,15 @@ class TransactionalProduce:
 
 
 class _Verified:
-    """What may be appended, and what it has to show. `guards` has the results whose coordinator is asked."""
+    """What may be appended, and what it has to show. `guards` has the results whose coordinator is asked. `copied_bytes` are counted until
+    `release`."""
 
-    __slots__ = ("entries", "guards", "transactions")
+    __slots__ = ("copied_bytes", "entries", "guards", "transactions")
 
     def __init__(self, entries: Sequence[AppendEntry], transactions: Transactions) -> None:
         self.entries = list(entries)
         self.transactions = transactions
+        self.copied_bytes = 0
         self.guards: dict[PartitionAppendResult, VerificationGuard] = {}
 
 

@@ -95,6 +95,12 @@ def transactional(*values: str, **fields: Any) -> memoryview:
     return batch(*values, **({"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True} | fields))
 
 
+def compressed(producer_id: int = 7) -> memoryview:
+    """A transactional batch that a compacted topic has a worker check."""
+    fields = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    return memoryview(build_batch([SimpleRecord(b"k", b"v", (), WALL_START_MS)], compression=Compression.ZSTD, **fields))
+
+
 def to_partition(*partitions: tuple[int, memoryview], **fields: Any) -> ProduceRequest:
     return request(("a", list(partitions)), **({"acks": -1, "transactional_id": "t"} | fields))
 
@@ -392,10 +398,8 @@ def test_long_requests_are_verified_as_a_whole(tmp_path: Path) -> None:
 def test_records_that_take_long_to_check_are_checked_after_the_question(tmp_path: Path) -> None:
     """A worker's time is not spent on what the coordinator refuses."""
     produces = Produces(tmp_path, cleanup_policy="compact")
-    fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
-    records = memoryview(build_batch([SimpleRecord(b"k", b"v", (), WALL_START_MS)], compression=Compression.ZSTD, **fields))
 
-    waiting = produces.start(to_partition((0, records)))
+    waiting = produces.start(to_partition((0, compressed())))
     produces.worker.run()
     produces.additions.answer()
     produces.loop.run()
@@ -404,3 +408,24 @@ def test_records_that_take_long_to_check_are_checked_after_the_question(tmp_path
 
     assert codes(produces.finish(waiting)) == [("a", 0, 0)]
     assert produces.end_offset() == 1
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_copies_count_until_their_records_are_checked_or_the_connection_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_closed: bool
+) -> None:
+    monkeypatch.setattr(transactional_produce, "COPIED_BYTES_MAX", 100)
+    produces = Produces(tmp_path, cleanup_policy="compact")
+    waiting = produces.start(to_partition((0, compressed())))
+    produces.additions.answer()
+    produces.loop.run()
+
+    refused = produces.start(to_partition((0, compressed(8))))
+    if is_closed:
+        waiting.abandon()
+    else:
+        produces.worker.run()
+        produces.finish(waiting)
+
+    assert codes(refused) == [("a", 0, ErrorCode.NOT_ENOUGH_REPLICAS)]
+    assert isinstance(produces.start(to_partition((0, compressed(9)))), Deferred)
