@@ -117,6 +117,12 @@ class ProduceHandler:
             self._fill(slots, context, request, topic, topic.partition_data)
         entries = slots.accepted()
         if self._transactional is not None and request.transactional_id is not None:
+            if len(slots.results) == len(entries) == 1 and not self._is_check_long(entries):
+                transactions = self._transactional.find_open(context.api_version, entries[0])
+                if transactions is not None:
+                    is_zstd_allowed = context.api_version >= ZSTD_VERSION_MIN
+                    pending = self._append_now(entries, request.acks, context.now_ms, is_zstd_allowed, transactions=transactions)
+                    return self._answer(context, request, slots.results, pending)
             return at_once_or_in_turns(self._verify_and_append(self._transactional, context, request, slots), NO_LIMIT)
         if self._is_check_long(entries):
             return at_once_or_in_turns(self._check_and_append(context, request, slots, entries), NO_LIMIT)

@@ -53,6 +53,30 @@ class TransactionalProduce:
         self._clock = clock
         self._copied_bytes = 0
 
+    def find_open(self, version: int, entry: AppendEntry) -> Transactions | None:
+        """What the append of a batch has to show whose transaction is open in its partition, which is most batches; None for any other,
+        which is for `verify` to judge. It is `verify` for one partition, without its generators: 12 µs less of 63."""
+        result = entry[0]
+        header = _transactional_headers((entry,)).get(result)
+        supports_epoch_bump = operation_of_produce(version).supports_epoch_bump
+        is_required = self._additions.is_verification_enabled()
+        if header is None or not (supports_epoch_bump or is_required):
+            return None
+        try:
+            guard = self._produce_path.start_verification(
+                result.topic,
+                result.partition,
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                supports_epoch_bump=supports_epoch_bump,
+            )
+        except KafkaError:
+            return None
+        if guard is not None:
+            return None
+        return {result: TransactionAppend(None, supports_epoch_bump, is_required)}
+
     def verify(self, request: ProduceRequest, version: int, entries: list[AppendEntry]) -> Generator[Any, Any, _Verified]:
         """Returns the entries to append, and what their appends have to show, to be given to `release` afterwards. The results of the
         others have their errors.

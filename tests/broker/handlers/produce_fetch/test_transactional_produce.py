@@ -429,3 +429,15 @@ def test_copies_count_until_their_records_are_checked_or_the_connection_closes(
 
     assert codes(refused) == [("a", 0, ErrorCode.NOT_ENOUGH_REPLICAS)]
     assert isinstance(produces.start(to_partition((0, compressed(9)))), Deferred)
+
+
+def test_a_batch_into_an_open_transaction_is_answered_without_a_turn(tmp_path: Path) -> None:
+    produces = Produces(tmp_path)
+    waiting = produces.start(to_partition((0, transactional("1"))))
+    produces.additions.answer()
+    produces.finish(waiting)
+
+    facts = request_context(0, 12, now_ms=produces.world.clock.now_ms())
+    response = produces.handler.handle(facts, to_partition((0, transactional("2", base_sequence=1))))
+
+    assert codes(read_response(response, 12)) == [("a", 0, 0)]
