@@ -72,6 +72,8 @@ MAGIC_POSITION = 16
 _LENGTH = struct.Struct(">8xi")
 _CODECS = frozenset(map(int, Compression))
 _CODECS_BEFORE_ZSTD = _CODECS - {int(Compression.ZSTD)}
+_USUAL_ATTRIBUTES = _CODECS | {codec | TRANSACTIONAL_FLAG for codec in _CODECS}
+_USUAL_ATTRIBUTES_BEFORE_ZSTD = _CODECS_BEFORE_ZSTD | {codec | TRANSACTIONAL_FLAG for codec in _CODECS_BEFORE_ZSTD}
 _LZ4 = int(Compression.LZ4)
 _TARGET_CODECS = {"uncompressed": Compression.NONE} | {codec.name.lower(): codec for codec in Compression if codec}
 
@@ -277,8 +279,8 @@ def _check_usual_batch(records: memoryview, config: LogConfig, now_ms: int, zstd
         magic == MAGIC_V2
         and length + LOG_OVERHEAD == len(records) <= config.batch_bytes_max
         and base_offset == 0
-        and attributes in (_CODECS if zstd_allowed else _CODECS_BEFORE_ZSTD)  # and none of the flags, which are above
-        and (attributes != _LZ4 or is_lz4_frame_of_kafka(records, HEADER_SIZE))
+        and attributes in (_USUAL_ATTRIBUTES if zstd_allowed else _USUAL_ATTRIBUTES_BEFORE_ZSTD)  # no other flags
+        and (attributes & COMPRESSION_MASK != _LZ4 or is_lz4_frame_of_kafka(records, HEADER_SIZE))
         and count == last_offset_delta + 1 > 0
         and (producer_id < 0 or sequence >= 0)
         and not config.is_log_append_time

@@ -428,7 +428,7 @@ def judgement(batch: bytearray, config: LogConfig, zstd_allowed: bool) -> object
 
 
 HEADER_FIELDS = {0: ">q", 8: ">i", 16: ">b", 17: ">I", 21: ">h", 23: ">i", 27: ">q", 35: ">q", 43: ">q", 51: ">h", 53: ">i", 57: ">i"}
-TELLING_NUMBERS = st.sampled_from([-1, 0, 1, 2, 3, 4, 5, 8, 16, 32, 61, 127, NOW_MS, NOW_MS + 2 * HOUR_MS, NOW_MS - 2 * HOUR_MS])
+TELLING_NUMBERS = st.sampled_from([-1, 0, 1, 2, 3, 4, 5, 8, 16, 19, 20, 32, 61, 127, NOW_MS, NOW_MS + 2 * HOUR_MS, NOW_MS - 2 * HOUR_MS])
 WINDOW = LogConfig(message_timestamp_before_max_ms=HOUR_MS)
 SMALL = LogConfig(max_message_bytes=80)
 
