@@ -110,10 +110,10 @@ def answer_group_commits_early() -> Iterator[None]:
     """The coordinator's records count as committed some time before they are appended."""
     append = ReplicatedCoordinatorLog.append
 
-    def append_later(self: Any, partition: int, records: Any, on_committed: Callable[[ErrorCode], None]) -> None:
+    def append_later(self: Any, partition: int, records: Any, on_committed: Callable[[ErrorCode], None], producer: Any = None) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
-        loop.call_in_later(current_life(), ANSWER_LEAD_S, append, self, partition, records, lambda error: None)
+        loop.call_in_later(current_life(), ANSWER_LEAD_S, append, self, partition, records, lambda error: None, producer)
         on_committed(ErrorCode.NONE)
 
     with patch.object(ReplicatedCoordinatorLog, "append", append_later):
