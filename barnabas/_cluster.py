@@ -115,11 +115,18 @@ class Cluster:
         config: Mapping[str, object] | None = None,
         exist_ok: bool = False,
     ) -> None:
-        """Create a topic through a broker that runs; as `Broker.create_topic`. None replicas: three, or as many as there are brokers."""
+        """Create a topic through a broker that runs; as `Broker.create_topic`. None replicas: three, or as many as there are brokers.
+
+        Returns when all brokers that answer know it: a client may ask any of them."""
         broker = next(iter(self._running()), None)
         if broker is None:
             raise BrokerError(f"cannot create topic {name}: no broker of the cluster is running")
         broker.create_topic(name, partitions, replication_factor=replication_factor, config=config, exist_ok=exist_ok)
+        deadline = time.monotonic() + LEADER_TIMEOUT_S
+        for other in self._running():
+            with contextlib.suppress(OSError):  # it was just killed, or is stopped by a signal
+                while find_leader((other.host, other.port), name, 0) is None and time.monotonic() < deadline:
+                    time.sleep(LEADER_POLL_S)
 
     def leader(self, topic: str, partition: int = 0, *, timeout_s: float = LEADER_TIMEOUT_S) -> ClusterBroker:
         """The broker that leads a partition. After the death of a leader this waits for the next one.
