@@ -100,7 +100,7 @@ def _initialize(
     if expected is not None and NO_PRODUCER_EPOCH != epoch != expected.producer_epoch:
         if expected.producer_epoch != transaction.last_producer_epoch:
             return ErrorCode.PRODUCER_FENCED
-        # A retry of what has succeeded. Whoever else was initialized would have set the last epoch to -1.
+        # A retry of a request that succeeded: another producer's request would have set the last epoch to -1.
         producer = ProducerIdAndEpoch(transaction.producer_id, epoch)
         return transaction.with_producer(producer, transaction.last_producer_epoch, request.resolved_timeout_ms, now_ms)
     last_epoch = NO_PRODUCER_EPOCH if expected is None else epoch

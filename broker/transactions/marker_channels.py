@@ -2,7 +2,7 @@
 
 Each leader's broker has one channel, with one WriteTxnMarkers in flight; what comes meanwhile shares the next one. Partitions that this
 broker leads are written directly. All work is done in later turns of the loop, in slices, so that many transactions that end together
-hold nobody.
+do not delay other requests.
 
 A marker is retried until it is written, across a failover of its leader: a change of the leader sends it to the next one at once, also
 out of a request that is not answered. A partition is left out only if the metadata have no such topic or partition. One without a leader,
@@ -184,7 +184,7 @@ class MarkerChannels:
             channel.registration = None
 
     async def close(self) -> None:
-        """Write nothing more, and call `on_written` for nobody."""
+        """Write no more markers and call no `on_written`."""
         self._is_closed = True
         self._job.stop()
         for batch in self._backing_off:

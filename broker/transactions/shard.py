@@ -51,7 +51,7 @@ OnAnswer = Callable[[ProducerAnswer], None]
 
 
 def _ignore(error: ErrorCode) -> None:
-    """For a write of the coordinator's own, which nobody waits for."""
+    """For a write of the coordinator's own, for which no request waits."""
 
 
 class TransactionCoordinatorShard:

@@ -1,7 +1,7 @@
 """TransactionalProduce: what a Produce with transactional batches does before it appends them.
 
 For each partition the log says whether the producer's transaction is open there. If it is in all of them, the batches are appended at once,
-and nobody is asked. Otherwise the transaction's coordinator is asked once, for all other partitions of the request (PartitionAdditions).
+and no coordinator is asked. Otherwise the transaction's coordinator is asked once, for all other partitions (PartitionAdditions).
 Until its answer comes, or for the request's timeout, the request holds the order of its connection, as a long check of its records does.
 
 Kafka asks before anything is known of the batches but their headers. So does this; the records are checked afterwards.

@@ -3,7 +3,7 @@
 Behaviour:
 - Answered when the offsets are committed in `__consumer_offsets`. They count when the transaction is committed.
 - The first commit of a transaction waits for the transaction's coordinator: it adds the group's partition (v5), or says whether it is part
-of the transaction (below, unless transaction.partition.verification.enable=false). Later ones ask nobody.
+of the transaction (below, unless transaction.partition.verification.enable=false). Later ones ask no coordinator.
 - Topics and partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION each, the others are committed all the same. If none exists, nobody
 is asked. An error of the group or of the transaction is set for all other partitions.
 - Many partitions are committed in turns, PARTITIONS_PER_BATCH at a time.
