@@ -23,8 +23,8 @@ from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from protocol.messages.stored.metadata_records import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
 from tests.broker.loop.turn_loop import TurnLoop
+from tests.broker.transactions.coordinator_room import TOPIC_ID, Coordinator
 from tests.broker.transactions.room import partitions_of, producer_of
-from tests.broker.transactions.test_coordinator import TOPIC_ID, Coordinator
 from tests.support.doubles import stands_for
 from tests.support.services import request_context, services
 

@@ -11,11 +11,15 @@ from broker.loop.turns import Work
 from protocol import codec
 from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, TopicRequest
+from storage.markers import TransactionMarker
 from tests.broker.replication.world import World, batch, context
+from tests.support.clock import WALL_START_MS
+from tests.support.transactions import verified
 from tests.support.turns import finished, run
 
 KEY = 61
 PRODUCERS = 500
+LATE_MS = WALL_START_MS + 5_000
 
 
 @pytest.fixture
@@ -79,3 +83,23 @@ def test_many_producers_are_described_in_turns(world: World) -> None:
 
     assert len(response.topics[0].partitions[0].active_producers) == PRODUCERS
     assert pieces_count > 1
+
+
+def test_an_open_transaction_is_told_with_its_start_until_a_marker_ends_it(world: World) -> None:
+    log = world.replica_manager.get_partition("a", 0).log
+    world.produce("a", batch("0"))
+    for sequence in (0, 1):
+        records = batch("x", producer_id=7, producer_epoch=2, base_sequence=sequence, is_transactional=True, timestamp=LATE_MS + sequence)
+        log.append_as_leader(records, leader_epoch=0, now_ms=LATE_MS, transaction=verified(log, records))
+    (described,) = describe(world, "a", 0)
+    (ongoing,) = described.active_producers
+
+    marker = TransactionMarker(7, 3, coordinator_epoch=4, is_commit=True, transaction_version=2)
+    log.append_markers([marker], leader_epoch=0, now_ms=LATE_MS + 9)
+    (described,) = describe(world, "a", 0)
+    (ended,) = described.active_producers
+
+    assert (ongoing.current_txn_start_offset, ongoing.coordinator_epoch, ongoing.last_timestamp) == (1, -1, LATE_MS + 1)
+    assert (ongoing.producer_epoch, ongoing.last_sequence) == (2, 1)
+    assert (ended.current_txn_start_offset, ended.coordinator_epoch, ended.last_timestamp) == (-1, 4, LATE_MS + 9)
+    assert (ended.producer_epoch, ended.last_sequence) == (3, -1)
