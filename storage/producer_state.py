@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from protocol.errors import ErrorCode, KafkaError
@@ -197,6 +197,17 @@ class ProducerStateManager:
     def has_transactions(self) -> bool:
         """Whether one is open, or completed above the high watermark; without any, all records below the high watermark are stable."""
         return bool(self._ongoing or self._unreplicated)
+
+    @property
+    def open_transactions(self) -> Iterator[ProducerStateEntry]:
+        """The producers that have one, in the order of their first offsets. Valid until the next append."""
+        return (self._producers[producer_id] for producer_id in self._ongoing.values())
+
+    def has_late_transaction(self, before_ms: int) -> bool:
+        """Whether the producer of the oldest open transaction has written nothing here since then, by its batches' timestamps
+        (ProducerStateManager.hasLateTransaction)."""
+        oldest = next(self.open_transactions, None)
+        return oldest is not None and 0 < oldest.last_timestamp < before_ms
 
     @property
     def first_unstable_offset(self) -> int | None:

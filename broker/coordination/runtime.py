@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from broker.coordination.coordinator_log import CoordinatorLog
 from broker.coordination.java_hash import positive_java_hash
+from broker.coordination.load_times import LoadTimes
 from broker.coordination.records import RecordTable
 from broker.coordination.shard import Load, Machine, Shard, ShardState
 from broker.coordination.timers import DueTimers
@@ -59,6 +60,7 @@ class CoordinatorRuntime(Generic[Machine]):
         self._write_timeout_ms = write_timeout_ms
         self._limited_log = limited_log
         self._on_all_loaded = on_all_loaded
+        self.load_times = LoadTimes(clock)
         self._shards: dict[int, Shard[Machine]] = {}
         self._loads: deque[tuple[Shard[Machine], Load, Any]] = deque()  # loads that can continue, with the value that they waited for
         self._loads_waiting = 0  # loads that wait for the disk
@@ -131,6 +133,7 @@ class CoordinatorRuntime(Generic[Machine]):
         if self._is_partition_count_stable and not self._has_same_count():
             shard.fail_loading()
             return
+        shard.when_loaded(partial(self.load_times.record, self._clock.monotonic_ms()))
         self._go_on(shard, shard.load(), None)
 
     def _has_same_count(self) -> bool:

@@ -83,6 +83,10 @@ class CoordinatorTimers:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def count(self, purpose: str) -> int:
+        """How many timers have this purpose. Looks at all."""
+        return sum(key[0] == purpose for key in self._entries)
+
     def schedule(self, key: TimerKey, delay_ms: float, operation: Operation, *, is_retried: bool = False) -> None:
         """Run `operation` in `delay_ms`, in place of any operation that was scheduled under `key`.
 

@@ -134,6 +134,8 @@ class ClientServer:
             group_coordinator=self._group_coordinator,
             metadata=self._metadata,
             following=self._inter_broker,
+            clock=self._node.clock,
+            transaction_max_timeout_ms=self._node.config.transaction_max_timeout_ms,
         )
         if self._cleaner is not None:
             add_cleaner_gauges(self._node.metrics, self._cleaner, self._log_manager, self._node.clock)

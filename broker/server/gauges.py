@@ -16,6 +16,7 @@ from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from broker.groups.coordinator import GroupCoordinator
+    from broker.loop.clock import Clock
     from broker.metadata.cluster_state import ElectionCounts
     from broker.metadata.image import PartitionImage
     from broker.metadata.metadata_cache import MetadataCache
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 NO_LEADER = -1
 PARTITION_LABELS = ("topic", "partition")
 UNKNOWN = -1
+LATE_TRANSACTION_BUFFER_MS = 300_000
+"""As in Kafka's ProducerStateManager."""
+
 GROUP_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 
 
@@ -47,9 +51,12 @@ def add_broker_gauges(
     group_coordinator: GroupCoordinator,
     metadata: MetadataCache,
     following: Following,
+    clock: Clock,
+    transaction_max_timeout_ms: int,
 ) -> None:
     """Register the gauges of a broker."""
     _add_log_gauges(metrics, replica_manager)
+    _add_producer_gauges(metrics, replica_manager, clock, transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS)
     _add_replica_gauges(metrics, replica_manager, metadata)
     _add_isr_counters(metrics, replica_manager)
     _add_quota_gauges(metrics, replica_manager.quotas)
@@ -111,6 +118,24 @@ def _add_replica_gauges(metrics: Metrics, replica_manager: ReplicaManager, metad
             (("DeleteRecords",), replica_manager.delete_records_purgatory.size),
         ],
         ("delayedoperation",),
+    )
+
+
+def _add_producer_gauges(metrics: Metrics, replica_manager: ReplicaManager, clock: Clock, late_ms: int) -> None:
+    def late_count() -> int:
+        before_ms = clock.now_ms() - late_ms
+        return sum(each.is_leader and each.log.producers.has_late_transaction(before_ms) for each in replica_manager.partitions())
+
+    prefix = "kafka_server_replicamanager"
+    metrics.add_gauge(
+        f"{prefix}_partitionswithlatetransactionscount",
+        "led partitions with a transaction that was open for longer than transaction.max.timeout.ms and five minutes",
+        late_count,
+    )
+    metrics.add_gauge(
+        f"{prefix}_produceridcount",
+        "producer ids that partitions here remember, counted in each",
+        lambda: sum(len(each.log.producers.producers) for each in replica_manager.partitions() if not each.is_offline),
     )
 
 

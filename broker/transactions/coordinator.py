@@ -26,6 +26,7 @@ from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from broker.coordination.coordinator_log import CoordinatorLog
+    from broker.coordination.load_times import LoadTimes
     from broker.coordination.shard import Shard
     from broker.loop.clock import Clock, Timer
     from broker.metadata.image import MetadataDelta
@@ -172,6 +173,15 @@ class TransactionCoordinator:
         """When the oldest open transaction of this broker began, None if there is none."""
         found = (shard.machine.table.find_oldest_start_ms() for shard in self.runtime.active_shards())
         return min((start_ms for start_ms in found if start_ms is not None), default=None)
+
+    def count_retried_completions(self) -> int:
+        """Transactions whose end could not be written to `__transaction_state` yet (Kafka's LogAppendRetryQueueSize)."""
+        return sum(shard.machine.retried_completions_count for shard in self.runtime.active_shards())
+
+    @property
+    def load_times(self) -> LoadTimes:
+        """How long the last loads took."""
+        return self.runtime.load_times
 
     # What falls due.
 

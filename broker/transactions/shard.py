@@ -47,6 +47,9 @@ TOMBSTONE_BYTES_PER_BATCH = 16 * 1024
 """Of ids in one append of tombstones, unless one alone has more: far below any max.message.bytes that holds a transaction's record."""
 TOMBSTONE_BATCHES_IN_FLIGHT_MAX = 8
 
+COMPLETE_TIMER = "complete"
+"""The purpose of the timers of completions that are tried again."""
+
 OnAnswer = Callable[[ProducerAnswer], None]
 
 
@@ -213,6 +216,11 @@ class TransactionCoordinatorShard:
         unmarked = self._marker_sender.unmarked(transactional_id, self._shard.leader_epoch) if is_prepared else None
         return described(transaction, unmarked)
 
+    @property
+    def retried_completions_count(self) -> int:
+        """Transactions whose markers are all written, but whose end could not be written yet: it is tried again."""
+        return self._shard.timers.count(COMPLETE_TIMER)
+
     # What falls due. Each yields after each id.
 
     def abort_timed_out(self) -> Generator[None, None, None]:
@@ -316,7 +324,7 @@ class TransactionCoordinatorShard:
         def on_outcome(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE and self._shard.is_active:
                 retry = partial(self._complete, transactional_id, prepared)
-                self._shard.timers.schedule(("complete", transactional_id), RETRY_BACKOFF_MS, retry)
+                self._shard.timers.schedule((COMPLETE_TIMER, transactional_id), RETRY_BACKOFF_MS, retry)
 
         self._write(transactional_id, prepared.completed(self._clock.now_ms()), _ignore, on_outcome)
         if self._shard.is_active and self.table.find(transactional_id) is not prepared:

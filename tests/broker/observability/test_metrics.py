@@ -7,14 +7,17 @@ from pathlib import Path
 
 from broker.observability.metrics import Metrics, RequestMetrics, quantile_ns
 from broker.replication.fetcher.fetcher_control import ReplicaLag
-from broker.server.gauges import Following, add_broker_gauges, add_cluster_gauges
+from broker.server.gauges import LATE_TRANSACTION_BUFFER_MS, Following, add_broker_gauges, add_cluster_gauges
 from broker.server.metrics_http import REQUEST_HEAD_MAX_BYTES, MetricsServer, render
 from protocol.errors import ErrorCode
 from tests.broker.groups.transcript import stable_group
 from tests.broker.quorum.raft_world import World as RaftWorld
 from tests.broker.replication.world import World, batch
-from tests.support.clock import ManualClock
+from tests.support.clock import WALL_START_MS, ManualClock
 from tests.support.doubles import stands_for
+from tests.support.transactions import verified
+
+MAX_TIMEOUT_MS = 60_000
 
 
 def rendered(metrics: Metrics) -> dict[str, float]:
@@ -143,6 +146,8 @@ def test_gauges_ask_the_broker_s_rooms_when_scraped(tmp_path: Path) -> None:
         group_coordinator=script.coordinator,
         metadata=world.metadata,
         following=Lagging(),
+        clock=world.clock,
+        transaction_max_timeout_ms=MAX_TIMEOUT_MS,
     )
     world.create_topic("t", replicas=(1, 2), isr=(1,))
     world.create_topic("gone", replicas=(2,), leader=-1)
@@ -162,6 +167,40 @@ def test_gauges_ask_the_broker_s_rooms_when_scraped(tmp_path: Path) -> None:
     assert values[f"kafka_server_fetcherlagmetrics_consumerlag{{{lag_labels}}}"] == 3
 
 
+def test_partitions_with_a_late_transaction_are_counted_where_they_are_led(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    metrics = Metrics()
+    add_broker_gauges(
+        metrics,
+        replica_manager=world.replica_manager,
+        group_coordinator=stable_group("a").coordinator,
+        metadata=world.metadata,
+        following=Lagging(),
+        clock=world.clock,
+        transaction_max_timeout_ms=MAX_TIMEOUT_MS,
+    )
+    late_ms = MAX_TIMEOUT_MS + LATE_TRANSACTION_BUFFER_MS
+    world.create_topic("t", replicas=(1,))
+    for producer_id, timestamp in ((7, WALL_START_MS), (8, WALL_START_MS - late_ms)):  # of the oldest one the time counts
+        begin_transaction(world, producer_id, timestamp)
+    world.clock.advance(late_ms)
+    on_time = rendered(metrics)
+
+    world.clock.advance(1)
+    late = rendered(metrics)
+    world.change_partition("t", leader=2)
+
+    name = "kafka_server_replicamanager_partitionswithlatetransactionscount"
+    assert (on_time[name], late[name], rendered(metrics)[name]) == (0, 1, 0)
+    assert late["kafka_server_replicamanager_produceridcount"] == 2
+
+
+def begin_transaction(world: World, producer_id: int, timestamp: int) -> None:
+    log = world.partition("t").log
+    records = batch("x", producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True, timestamp=timestamp)
+    log.append_as_leader(records, leader_epoch=0, now_ms=timestamp, transaction=verified(log, records))
+
+
 def test_changes_of_the_isr_are_counted_when_the_controller_has_answered(tmp_path: Path) -> None:
     world = World(tmp_path, replica_lag_time_max_ms=1_000)
     metrics = Metrics()
@@ -171,6 +210,8 @@ def test_changes_of_the_isr_are_counted_when_the_controller_has_answered(tmp_pat
         group_coordinator=stable_group("a").coordinator,
         metadata=world.metadata,
         following=Lagging(),
+        clock=world.clock,
+        transaction_max_timeout_ms=MAX_TIMEOUT_MS,
     )
     world.create_topic("t", replicas=(1, 2, 3), isr=(1, 2), min_insync_replicas="2")
     assert isr_values(metrics) == {"shrinks": 0, "expands": 0, "failed": 0, "at_min": 1, "under_min": 0}
@@ -264,6 +305,8 @@ def test_groups_that_are_still_loading_do_not_spoil_a_scrape(tmp_path: Path) -> 
         group_coordinator=script.coordinator,
         metadata=world.metadata,
         following=Lagging(),
+        clock=world.clock,
+        transaction_max_timeout_ms=MAX_TIMEOUT_MS,
     )
 
     assert rendered(metrics)["kafka_coordinator_group_groupmetadatamanager_numgroups"] == 0

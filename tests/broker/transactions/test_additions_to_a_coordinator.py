@@ -169,6 +169,6 @@ def test_what_was_refused_and_how_long_it_took_can_be_scraped() -> None:
     two.ask("1000:0", "x-1", operation=VERIFY)
 
     values = {gauge.name.removeprefix("kafka_server_addpartitionstotxnmanager_"): gauge.values for gauge in metrics.snapshot().gauges}
-    assert values["verificationfailure_total"] == (((), 1),)
+    assert values["verificationfailurerate_count"] == (((), 1),)
     assert values["verificationtimems_count"] == (((), 2),)
     assert [labels for labels, _ in values["verificationtimems"]] == [("0.5",), ("0.95",), ("0.99",), ("0.999",)]
