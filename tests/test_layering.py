@@ -87,8 +87,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "protocol",
         "config",
     ),
+    "broker.security.authorizer": ("broker.security.authorizer", "protocol.errors", "protocol.messages", "storage.errors"),
     "broker.quorum": ("broker.quorum", *FACTS, "storage", "protocol", "config"),
-    "broker.metadata": ("broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
+    "broker.metadata": ("broker.metadata", "broker.quorum", "broker.security.authorizer", *FACTS, "storage", "protocol", "config"),
     # What this node asks of others. What a broker asks of the controller goes through the channel, and nothing else of it is known.
     "broker.cluster": (
         "broker.cluster",

@@ -7,7 +7,7 @@ Invariants: every topic in `topics` is in `topics_by_id`; partition indexes of a
 Records between BeginTransactionRecord and EndTransactionRecord take effect together at the end, or not at all.
 
 Source: the replay methods of ReplicationControlManager, ClusterControlManager, ConfigurationControlManager, FeatureControlManager,
-ProducerIdControlManager and OffsetControlManager (KIP-868 for transactions).
+ProducerIdControlManager, AclControlManager and OffsetControlManager (KIP-868 for transactions).
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from broker.metadata.image import (
 )
 from broker.metadata.topic_names import collision_key, has_collision_characters
 from broker.metadata.unused_records import UnusedRecords
+from broker.security.authorizer.acl_store import AclStore
 from protocol.messages.stored import metadata_records as records
 from storage.errors import StorageError
 
@@ -78,8 +79,9 @@ class ClusterState:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
+        self.acls = AclStore()
         self.kept = UnusedRecords()
-        """What this broker only stores: ACLs, quotas, controllers …"""
+        """What this broker only stores: quotas, controllers …"""
         self.is_in_transaction = False
         self.elections = ElectionCounts()
         """By this object, whatever it became since."""
@@ -137,6 +139,7 @@ class ClusterState:
         copy.configs = {resource: configs.copy() for resource, configs in self.configs.items()}
         copy.features = self.features.copy()
         copy.next_producer_id = self.next_producer_id
+        copy.acls = self.acls.copy()
         copy.kept = self.kept.copy()
         copy.is_in_transaction = self.is_in_transaction
         copy._buffered = self._buffered.copy()
@@ -163,6 +166,7 @@ class ClusterState:
         self.partitions_count = other.partitions_count
         self.next_producer_id = other.next_producer_id
         self.is_in_transaction, self._buffered = other.is_in_transaction, other._buffered
+        self.acls.become(other.acls)
         self.kept = other.kept
 
     def _note_differences(self, other: ClusterState) -> None:
@@ -478,4 +482,6 @@ _APPLY: dict[type, Callable[[ClusterState, Any], None]] = {
     records.FenceBrokerRecord: ClusterState._apply_fence_broker,
     records.UnfenceBrokerRecord: ClusterState._apply_unfence_broker,
     records.BrokerRegistrationChangeRecord: ClusterState._apply_broker_registration_change,
+    records.AccessControlEntryRecord: lambda state, record: state.acls.replay(record),
+    records.RemoveAccessControlEntryRecord: lambda state, record: state.acls.replay_removal(record),
 }

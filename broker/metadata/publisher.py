@@ -61,7 +61,7 @@ class MetadataPublisher:
         """Does nothing. Clients send admin requests to any broker, so the cache does not keep the quorum's leader (KIP-590)."""
 
     def _look_for_what_is_missing_here(self) -> None:
-        if self._cache.state.kept.has_access_control_entries:
+        if self._cache.state.acls:
             self.on_access_control()
         had_transactions, self._has_transactions = self._has_transactions, self._cache.find_topic(TRANSACTION_STATE_TOPIC) is not None
         if self._has_transactions and not had_transactions:

@@ -1,9 +1,9 @@
-"""UnusedRecords: metadata that this broker stores and passes on, but does not use yet: controllers, ACLs, SCRAM credentials, quotas,
-delegation tokens.
+"""UnusedRecords: metadata that this broker stores and passes on, but does not use yet: controllers, SCRAM credentials, quotas, delegation
+tokens.
 
 Each record is kept completely, under its key in Kafka's image, and is written to snapshots: another node may use it.
 
-Source: the deltas of org.apache.kafka.image: ClusterDelta, AclsDelta, ScramDelta, ClientQuotasDelta, DelegationTokenDelta.
+Source: the deltas of org.apache.kafka.image: ClusterDelta, ScramDelta, ClientQuotasDelta, DelegationTokenDelta.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from operator import attrgetter
 from typing import Any
 
 from protocol.messages.stored import metadata_records as records
-from storage.errors import StorageError
 
 KeyOf = Callable[[Any], Hashable]
 
@@ -26,14 +25,12 @@ def _quota_key(record: records.ClientQuotaRecord) -> Hashable:
 _KEPT: Mapping[type, KeyOf] = {
     records.RegisterControllerRecord: attrgetter("controller_id"),
     records.ClientQuotaRecord: _quota_key,
-    records.AccessControlEntryRecord: attrgetter("id"),
     records.UserScramCredentialRecord: attrgetter("mechanism", "name"),
     records.DelegationTokenRecord: attrgetter("token_id"),
 }
 """What is kept and by which key, in the order of a snapshot."""
 
 _REMOVED: Mapping[type, tuple[type, KeyOf]] = {
-    records.RemoveAccessControlEntryRecord: (records.AccessControlEntryRecord, attrgetter("id")),
     records.RemoveUserScramCredentialRecord: (records.UserScramCredentialRecord, attrgetter("mechanism", "name")),
     records.RemoveDelegationTokenRecord: (records.DelegationTokenRecord, attrgetter("token_id")),
 }
@@ -57,13 +54,8 @@ class UnusedRecords:
         """The registrations of the quorum's voters by node id."""
         return self._by_type.get(records.RegisterControllerRecord, {})  # type: ignore[return-value]
 
-    @property
-    def has_access_control_entries(self) -> bool:
-        return bool(self._by_type.get(records.AccessControlEntryRecord))
-
     def apply(self, record: Any) -> bool:
-        """Keep the record, or remove the one that it deletes. Returns False for a record of another type. Raises StorageError if the
-        record to delete does not exist, in the cases where Kafka does so too."""
+        """Keep the record, or remove the one that it deletes. Returns False for a record of another type."""
         kind = type(record)
         if kind in _KEPT:
             kept = self._by_type.setdefault(kind, {})
@@ -76,9 +68,7 @@ class UnusedRecords:
         if kind not in _REMOVED:
             return False
         removed_kind, key_of = _REMOVED[kind]
-        removed = self._by_type.get(removed_kind, {}).pop(key_of(record), None)
-        if removed is None and removed_kind is records.AccessControlEntryRecord:
-            raise StorageError(f"RemoveAccessControlEntryRecord for id {record.id.hex()}, which does not exist")
+        self._by_type.get(removed_kind, {}).pop(key_of(record), None)
         return True
 
     def copy(self) -> UnusedRecords:

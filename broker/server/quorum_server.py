@@ -210,7 +210,7 @@ class QuorumServer:
         """Stop if there are ACLs: Kafka's nodes with an authorizer enforce them, and this node would not."""
         if self._node.config.barnabas_serve_without_authorizer:
             return
-        if self.metadata.state.kept.has_access_control_entries:
+        if self.metadata.state.acls:
             raise StartError(UNCHECKED_ACLS)
         self.publisher.on_access_control = lambda: self._node.request_stop(1, UNCHECKED_ACLS)
 

@@ -64,7 +64,7 @@ async def test_records_that_are_only_stored_are_in_the_snapshot(tmp_path: Path) 
     again = await open_room(tmp_path)
 
     assert again.loaded_records_count <= SNAPSHOT_RECORDS_MIN + 10  # the first start's elections: the rest was in a snapshot
-    assert [record.principal for record in again.cache.state.kept if isinstance(record, records.AccessControlEntryRecord)] == ["User:a"]
+    assert [acl.principal for acl in again.cache.state.acls.by_id.values()] == ["User:a"]
 
 
 def test_a_state_survives_being_written_as_records() -> None:

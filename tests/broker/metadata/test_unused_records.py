@@ -13,12 +13,10 @@ from broker.metadata.snapshot import read_newest_snapshot
 from broker.metadata.snapshot_writer import snapshot_batches, state_records, write_snapshot
 from protocol.messages.stored import metadata_records as records
 from protocol.messages.stored.metadata_records import (
-    AccessControlEntryRecord,
     ClientQuotaRecord,
     DelegationTokenRecord,
     EntityData,
     RegisterControllerRecord,
-    RemoveAccessControlEntryRecord,
     RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
@@ -43,8 +41,6 @@ KEPT: list[Any] = [
     quota("producer_byte_rate", 7.0, *USER_AND_CLIENT),
     quota("consumer_byte_rate", 8.0, *USER_AND_CLIENT),
     quota("producer_byte_rate", 9.0, ("ip", "10.0.0.1")),
-    AccessControlEntryRecord(id=ID, principal="User:a", operation=3),
-    AccessControlEntryRecord(id=OTHER_ID, principal="User:a", operation=3),
     UserScramCredentialRecord(name="a", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096),
     UserScramCredentialRecord(name="a", mechanism=2, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096),
     DelegationTokenRecord(owner="User:a", requester="User:b", renewers=["User:c"], token_id="t"),
@@ -71,14 +67,13 @@ def test_every_kind_comes_back_in_a_snapshot(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "count"),
     [
-        (RegisterControllerRecord(controller_id=3, incarnation_id=OTHER_ID), 9),
-        (quota("producer_byte_rate", 1.0, *reversed(USER_AND_CLIENT)), 9),  # the same entity, its parts the other way around
-        (quota("producer_byte_rate", 0.0, *reversed(USER_AND_CLIENT), is_removed=True), 8),
-        (quota("producer_byte_rate", 0.0, ("user", "a"), is_removed=True), 9),  # the user alone is another entity
-        (RemoveAccessControlEntryRecord(id=ID), 8),
-        (RemoveUserScramCredentialRecord(name="a", mechanism=2), 8),
-        (RemoveUserScramCredentialRecord(name="b", mechanism=2), 9),
-        (RemoveDelegationTokenRecord(token_id="t"), 8),
+        (RegisterControllerRecord(controller_id=3, incarnation_id=OTHER_ID), 7),
+        (quota("producer_byte_rate", 1.0, *reversed(USER_AND_CLIENT)), 7),  # the same entity, its parts the other way around
+        (quota("producer_byte_rate", 0.0, *reversed(USER_AND_CLIENT), is_removed=True), 6),
+        (quota("producer_byte_rate", 0.0, ("user", "a"), is_removed=True), 7),  # the user alone is another entity
+        (RemoveUserScramCredentialRecord(name="a", mechanism=2), 6),
+        (RemoveUserScramCredentialRecord(name="b", mechanism=2), 7),
+        (RemoveDelegationTokenRecord(token_id="t"), 6),
     ],
 )
 def test_a_later_record_of_the_same_key_takes_its_place_or_removes_it(change: Any, count: int) -> None:
@@ -89,11 +84,6 @@ def test_a_later_record_of_the_same_key_takes_its_place_or_removes_it(change: An
 
     assert len(list(state.kept)) == count
     assert list(before.kept) == KEPT
-
-
-def test_removing_an_access_control_entry_that_never_was_is_damage() -> None:
-    with pytest.raises(StorageError, match="RemoveAccessControlEntryRecord"):
-        replayed(RemoveAccessControlEntryRecord(id=ID))
 
 
 def test_a_transaction_that_is_aborted_keeps_nothing() -> None:
