@@ -69,9 +69,25 @@ def _download(scratch: Path) -> None:
 
 
 def run_suite(server: ServerProcess, file_name: str, deselected: list[str]) -> tuple[int, str]:
-    """How many tests of that file passed, and what pytest printed. AssertionError if one failed."""
+    """How many tests of that file passed, and what pytest printed. AssertionError if one failed.
+
+    A test that fails is repeated once, alone. The library loses a subscription that is made while its first metadata request is on its
+    way, as a TODO of `ClusterMetadata.set_topics` says: the answer counts as news of the new topics, and the next request is due in five
+    minutes. A test of the suite waits 30 s.
+    """
     path = f"test/integration/{file_name}"
-    words = [f"--deselect={path}::{test}" for test in deselected]
+    done = _run_pytest(server, [f"--deselect={path}::{test}" for test in deselected] + [path])
+    passed_count = _count_passed(done.stdout)
+    if failed := re.findall(r"^FAILED (\S+)", done.stdout, flags=re.MULTILINE):
+        again = _run_pytest(server, failed)
+        assert again.returncode == 0, (done.stdout + again.stdout + again.stderr)[-12_000:]
+        passed_count += _count_passed(again.stdout)
+    else:
+        assert done.returncode == 0, (done.stdout + done.stderr)[-12_000:]
+    return passed_count, done.stdout
+
+
+def _run_pytest(server: ServerProcess, words: list[str]) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "KAFKA_URI": f"PLAINTEXT://{server.bootstrap}",
@@ -80,8 +96,8 @@ def run_suite(server: ServerProcess, file_name: str, deselected: list[str]) -> t
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout", *words, path],
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider", "-p", "pytest_timeout", *words],
         cwd=suite_dir(),
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -90,7 +106,9 @@ def run_suite(server: ServerProcess, file_name: str, deselected: list[str]) -> t
         timeout=RUN_TIMEOUT_S,
         check=False,
     )
-    assert done.returncode == 0, (done.stdout + done.stderr)[-12_000:]
-    found = re.search(r"(\d+) passed", done.stdout)
-    assert found is not None, done.stdout
-    return int(found[1]), done.stdout
+
+
+def _count_passed(output: str) -> int:
+    found = re.search(r"(\d+) passed", output)
+    assert found is not None, output
+    return int(found[1])
