@@ -103,6 +103,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "protocol",
         "config",
     ),
+    "broker.security.quotas": ("broker.security.quotas", "protocol.client_quotas"),
     "broker.telemetry": ("broker.telemetry", "broker.metadata", *FACTS, "protocol", "config"),
     "broker.controller": ("broker.controller", "broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.handlers": (
