@@ -126,6 +126,7 @@ class ClientServer:
         """Add the gauges of replicas and groups to the node's metrics, after the start."""
         from broker.server.cleaner_gauges import add_cleaner_gauges
         from broker.server.gauges import add_broker_gauges
+        from broker.transactions.hanging_transactions import LATE_TRANSACTION_BUFFER_MS
 
         assert self._replica_manager is not None and self._group_coordinator is not None and self._inter_broker is not None, "not started"
         add_broker_gauges(
@@ -135,7 +136,7 @@ class ClientServer:
             metadata=self._metadata,
             following=self._inter_broker,
             clock=self._node.clock,
-            transaction_max_timeout_ms=self._node.config.transaction_max_timeout_ms,
+            late_transaction_ms=self._node.config.transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS,
         )
         if self._cleaner is not None:
             add_cleaner_gauges(self._node.metrics, self._cleaner, self._log_manager, self._node.clock)

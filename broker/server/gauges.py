@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 NO_LEADER = -1
 PARTITION_LABELS = ("topic", "partition")
 UNKNOWN = -1
-LATE_TRANSACTION_BUFFER_MS = 300_000
-"""As in Kafka's ProducerStateManager."""
-
 GROUP_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 
 
@@ -52,11 +49,11 @@ def add_broker_gauges(
     metadata: MetadataCache,
     following: Following,
     clock: Clock,
-    transaction_max_timeout_ms: int,
+    late_transaction_ms: int,
 ) -> None:
-    """Register the gauges of a broker."""
+    """Register the gauges of a broker. A transaction is late when it is open for longer than `late_transaction_ms`."""
     _add_log_gauges(metrics, replica_manager)
-    _add_producer_gauges(metrics, replica_manager, clock, transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS)
+    _add_producer_gauges(metrics, replica_manager, clock, late_transaction_ms)
     _add_replica_gauges(metrics, replica_manager, metadata)
     _add_isr_counters(metrics, replica_manager)
     _add_quota_gauges(metrics, replica_manager.quotas)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from broker.observability.metrics import Metrics, RequestMetrics, quantile_ns
 from broker.replication.fetcher.fetcher_control import ReplicaLag
-from broker.server.gauges import LATE_TRANSACTION_BUFFER_MS, Following, add_broker_gauges, add_cluster_gauges
+from broker.server.gauges import Following, add_broker_gauges, add_cluster_gauges
 from broker.server.metrics_http import REQUEST_HEAD_MAX_BYTES, MetricsServer, render
 from protocol.errors import ErrorCode
 from tests.broker.groups.transcript import stable_group
@@ -17,7 +17,7 @@ from tests.support.clock import WALL_START_MS, ManualClock
 from tests.support.doubles import stands_for
 from tests.support.transactions import verified
 
-MAX_TIMEOUT_MS = 60_000
+LATE_MS = 360_000
 
 
 def rendered(metrics: Metrics) -> dict[str, float]:
@@ -147,7 +147,7 @@ def test_gauges_ask_the_broker_s_rooms_when_scraped(tmp_path: Path) -> None:
         metadata=world.metadata,
         following=Lagging(),
         clock=world.clock,
-        transaction_max_timeout_ms=MAX_TIMEOUT_MS,
+        late_transaction_ms=LATE_MS,
     )
     world.create_topic("t", replicas=(1, 2), isr=(1,))
     world.create_topic("gone", replicas=(2,), leader=-1)
@@ -177,13 +177,12 @@ def test_partitions_with_a_late_transaction_are_counted_where_they_are_led(tmp_p
         metadata=world.metadata,
         following=Lagging(),
         clock=world.clock,
-        transaction_max_timeout_ms=MAX_TIMEOUT_MS,
+        late_transaction_ms=LATE_MS,
     )
-    late_ms = MAX_TIMEOUT_MS + LATE_TRANSACTION_BUFFER_MS
     world.create_topic("t", replicas=(1,))
-    for producer_id, timestamp in ((7, WALL_START_MS), (8, WALL_START_MS - late_ms)):  # of the oldest one the time counts
+    for producer_id, timestamp in ((7, WALL_START_MS), (8, WALL_START_MS - LATE_MS)):  # of the oldest one the time counts
         begin_transaction(world, producer_id, timestamp)
-    world.clock.advance(late_ms)
+    world.clock.advance(LATE_MS)
     on_time = rendered(metrics)
 
     world.clock.advance(1)
@@ -211,7 +210,7 @@ def test_changes_of_the_isr_are_counted_when_the_controller_has_answered(tmp_pat
         metadata=world.metadata,
         following=Lagging(),
         clock=world.clock,
-        transaction_max_timeout_ms=MAX_TIMEOUT_MS,
+        late_transaction_ms=LATE_MS,
     )
     world.create_topic("t", replicas=(1, 2, 3), isr=(1, 2), min_insync_replicas="2")
     assert isr_values(metrics) == {"shrinks": 0, "expands": 0, "failed": 0, "at_min": 1, "under_min": 0}
@@ -306,7 +305,7 @@ def test_groups_that_are_still_loading_do_not_spoil_a_scrape(tmp_path: Path) -> 
         metadata=world.metadata,
         following=Lagging(),
         clock=world.clock,
-        transaction_max_timeout_ms=MAX_TIMEOUT_MS,
+        late_transaction_ms=LATE_MS,
     )
 
     assert rendered(metrics)["kafka_coordinator_group_groupmetadatamanager_numgroups"] == 0

@@ -42,8 +42,8 @@ class KnownMarkers(HeldMarkers):
 class Coordinator:
     """A coordinator on node 1, which leads the one partition of `__transaction_state` in epoch 0, if that `exists`."""
 
-    def __init__(self, *, exists: bool = True, **settings: Any) -> None:
-        self.clock = ManualClock()
+    def __init__(self, *, exists: bool = True, clock: ManualClock | None = None, **settings: Any) -> None:
+        self.clock = clock or ManualClock()
         self.log = MemoryLog()
         self.markers = KnownMarkers()
         self.settings = TransactionSettings(**settings)
