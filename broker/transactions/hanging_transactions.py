@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -140,8 +140,7 @@ class HangingTransactions:
             return
         if known is not None:
             for each in filter(self._is_open, asked):
-                its = (one for one in known.get(each.producer_id, ()) if one.has(each.topic, each.partition))
-                self._judge_one(each, next(its, None))
+                self._judge_one(each, known.get(each.producer_id, ()))
         if self._to_ask:
             self._job.resume()
         elif self._to_ask_again:
@@ -160,16 +159,18 @@ class HangingTransactions:
         entry = partition.log.producers.producers.get(transaction.producer_id)
         return entry is not None and entry.current_transaction_first_offset == transaction.start_offset
 
-    def _judge_one(self, transaction: OpenTransaction, known: KnownTransaction | None) -> None:
-        if known is not None:
-            if known.timeout_ms != NO_TIMEOUT_MS and self._clock.now_ms() - known.start_ms > self._late_ms:
-                self._name(transaction, known)
+    def _judge_one(self, transaction: OpenTransaction, known: Sequence[KnownTransaction]) -> None:
+        """`known` is what coordinators tell of its producer id, which is one at most unless a coordinator is moving."""
+        ongoing = next((each for each in known if each.has(transaction.topic, transaction.partition)), None)
+        if ongoing is not None:
+            if ongoing.timeout_ms != NO_TIMEOUT_MS and self._clock.now_ms() - ongoing.start_ms > self._late_ms:
+                self._name(transaction, ongoing, is_hanging=False)
         elif self._is_second_question:
-            self._name(transaction, None)
+            self._name(transaction, known[0] if known else None, is_hanging=True)
         else:
             self._to_ask_again.append(transaction)
 
-    def _name(self, transaction: OpenTransaction, known: KnownTransaction | None) -> None:
+    def _name(self, transaction: OpenTransaction, known: KnownTransaction | None, *, is_hanging: bool) -> None:
         if not self._lines_left:
             return
         self._lines_left -= 1
@@ -183,7 +184,7 @@ class HangingTransactions:
             transactional_id=None if known is None else known.transactional_id,
             state=None if known is None else known.state,
         )
-        if known is None:
+        if known is None or is_hanging:
             log.warning(
                 "a transaction hangs: no coordinator has it as ongoing in this partition. End it: %s abort --topic %s --partition %d"
                 " --start-offset %d %s",

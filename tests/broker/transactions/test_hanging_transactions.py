@@ -110,9 +110,13 @@ def test_a_transaction_that_its_coordinator_ended_without_this_partition_hangs(r
     room.coordinator.add("t", f"{FIRST_PRODUCER_ID}:0", "y-0")
     room.begin(FIRST_PRODUCER_ID)
 
+    room.coordinator.end("t", f"{FIRST_PRODUCER_ID}:0")
+    room.coordinator.markers.write_all()
+
     (line,) = room.advance(TWO_ROUNDS_MS)
 
     assert "a transaction hangs" in line
+    assert line.endswith("start_offset=0 transactional_id=t state=CompleteCommit")
 
 
 def test_an_ongoing_transaction_is_not_named(room: Room) -> None:
