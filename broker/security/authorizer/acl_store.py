@@ -37,7 +37,7 @@ class AclStore:
 
     @property
     def index(self) -> AclIndex:
-        """The index, made now if this is the first time that anybody asks: some 3 µs for each ACL."""
+        """The index, made now if this is the first time that anybody asks: a µs for each ACL."""
         if self._index is None:
             self._index = AclIndex()
             for acl_id, acl in self._by_id.items():
