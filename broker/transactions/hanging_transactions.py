@@ -59,7 +59,7 @@ class OpenTransaction(NamedTuple):
 
 class HangingTransactions:
     """See the module's docstring. `each_partition` gives all partitions of this broker, also while these change; `find_partition` one of
-    them. `bootstrap_server` is what the command names."""
+    them. `bootstrap_server` gives what the command names."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class HangingTransactions:
         clock: Clock,
         *,
         max_timeout_ms: int,
-        bootstrap_server: str,
+        bootstrap_server: Callable[[], str],
     ) -> None:
         self._each_partition = each_partition
         self._find_partition = find_partition
@@ -186,8 +186,8 @@ class HangingTransactions:
         )
         if known is None or is_hanging:
             log.warning(
-                "a transaction hangs: no coordinator has it as ongoing in this partition. End it: %s abort --topic %s --partition %d"
-                " --start-offset %d %s",
+                "a transaction hangs: no coordinator has it as ongoing in this partition. `%s abort --topic %s --partition %d"
+                " --start-offset %d` ends it %s",
                 self._command,
                 transaction.topic,
                 transaction.partition,
@@ -196,15 +196,15 @@ class HangingTransactions:
             )
         elif known.state == ONGOING.label:
             log.warning(
-                "a transaction is late: its coordinator has not aborted it. End it: %s forceTerminateTransaction --transactionalId %s %s",
+                "a transaction is late: its coordinator has not aborted it. `%s forceTerminateTransaction --transactionalId %s` ends it %s",
                 self._command,
                 shlex.quote(known.transactional_id),
                 facts,
             )
         else:
             log.warning(
-                "a transaction is late: its outcome is decided, but not written to this partition yet. Look at it: %s describe"
-                " --transactional-id %s %s",
+                "a transaction is late: its outcome is decided, but not written to this partition yet. `%s describe --transactional-id %s`"
+                " shows it %s",
                 self._command,
                 shlex.quote(known.transactional_id),
                 facts,
@@ -212,4 +212,4 @@ class HangingTransactions:
 
     @property
     def _command(self) -> str:
-        return f"kafka-transactions.sh --bootstrap-server {self._bootstrap_server}"
+        return f"kafka-transactions.sh --bootstrap-server {self._bootstrap_server()}"

@@ -55,7 +55,7 @@ class Room:
             inquiries,
             self.world.clock,
             max_timeout_ms=MAX_TIMEOUT_MS,
-            bootstrap_server="host1:9092",
+            bootstrap_server=lambda: "host1:9092",
         )
         self.hanging.start()
         self._caplog = caplog
@@ -89,7 +89,7 @@ def test_a_transaction_that_no_coordinator_knows_is_named_once_with_the_command_
     assert room.advance(2 * ROUND_INTERVAL_MS) == []
     (line,) = room.advance(SECOND_QUESTION_DELAY_MS)
 
-    assert f"{COMMAND} abort --topic x --partition 0 --start-offset 1 topic=x" in line
+    assert f"`{COMMAND} abort --topic x --partition 0 --start-offset 1` ends it topic=x" in line
     assert line.endswith("producer_id=77 producer_epoch=3 start_offset=1")
     assert room.advance(10 * ROUND_INTERVAL_MS) == []
 
@@ -102,7 +102,7 @@ def test_a_producer_that_hangs_once_more_is_named_once_more(room: Room) -> None:
 
     (line,) = room.advance(TWO_ROUNDS_MS)
 
-    assert "--start-offset 2" in line
+    assert "--start-offset 2`" in line
 
 
 def test_a_transaction_that_its_coordinator_ended_without_this_partition_hangs(room: Room) -> None:
@@ -144,7 +144,7 @@ def test_a_transaction_that_its_coordinator_does_not_abort_is_late(room: Room) -
 
     (line,) = room.advance(LATE_MS + ROUND_INTERVAL_MS)
 
-    assert f"{COMMAND} forceTerminateTransaction --transactionalId 'the id'" in line
+    assert f"`{COMMAND} forceTerminateTransaction --transactionalId 'the id'` ends it" in line
     assert line.endswith('start_offset=0 transactional_id="the id" state=Ongoing')
     assert room.advance(10 * ROUND_INTERVAL_MS) == []
 
@@ -157,7 +157,7 @@ def test_a_late_transaction_whose_outcome_is_decided_is_not_to_be_aborted(room: 
 
     (line,) = room.advance(LATE_MS + ROUND_INTERVAL_MS)
 
-    assert f"{COMMAND} describe --transactional-id t" in line
+    assert f"`{COMMAND} describe --transactional-id t` shows it" in line
     assert "abort" not in line
     assert line.endswith("state=PrepareCommit")
 
