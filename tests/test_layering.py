@@ -106,6 +106,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.security.quotas": ("broker.security.quotas", "protocol.client_quotas"),
     # Pure: neither the loop nor a handler. What looks up credentials and decodes requests is given by constructor.
     "broker.security.sasl": ("broker.security.sasl", "protocol.errors", "config.properties"),
+    "broker.security.tls": ("broker.security.tls", "config.properties"),
     "broker.telemetry": ("broker.telemetry", "broker.metadata", *FACTS, "protocol", "config"),
     "broker.controller": ("broker.controller", "broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
     "broker.handlers": (
