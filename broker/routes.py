@@ -107,7 +107,7 @@ class Routes:
         api = self._apis.get(api_key)
         if api is None:
             raise CloseConnection(f"API key {api_key} is not served on {self._kind.value} listeners")
-        if not api.min_version <= version <= api.max_version:
+        if not api.serves(version, is_unstable_enabled=self._services.config.unstable_api_versions_enable):
             if api_key == API_VERSIONS_KEY:
                 return None
             raise CloseConnection(f"{api.name} v{version} is not served")

@@ -55,23 +55,13 @@ preallocate  Whether a new segment's file is allocated at its full size
 controller.quorum.append.linger.ms  How long the quorum's leader gathers records before it flushes them
 = the system sizes the buffer
 replica.socket.receive.buffer.bytes  Socket receive buffer of replication
-= controller.socket.timeout.ms, replica.socket.timeout.ms and controller.quorum.request.timeout.ms count
-request.timeout.ms  Longest wait for another broker's answer
 = quotas are not supported yet
 controller.quota.window.num  Samples kept for the quota on topic changes
 controller.quota.window.size.seconds  Seconds per sample of the quota on topic changes
 quota.window.num  Samples kept for client quotas
 quota.window.size.seconds  Seconds per sample of client quotas
-= transactions are not supported yet
-add.partitions.to.txn.retry.backoff.max.ms  Longest wait before a broker retries to add a partition to a transaction
-add.partitions.to.txn.retry.backoff.ms  Wait before a broker retries to add a partition to a transaction
-transaction.abort.timed.out.transaction.cleanup.interval.ms  Time between checks for transactions that timed out
-transaction.max.timeout.ms  Longest timeout that a transaction may ask for
-transaction.partition.verification.enable  Whether a transactional append checks that the transaction knows the partition
-transaction.remove.expired.transaction.cleanup.interval.ms  Time between checks for expired transactional ids
+= transactional ids are loaded in small pieces, between which requests are served
 transaction.state.log.load.buffer.size  Bytes read at a time when transactions are loaded
-transaction.two.phase.commit.enable  Whether transactions may take part in two-phase commit
-transactional.id.expiration.ms  How long an idle transactional id is remembered
 = authentication is not supported yet
 connection.failed.authentication.delay.ms  Wait before a connection that failed to authenticate is closed
 connections.max.reauth.ms  Longest session before a SASL client must authenticate again, 0 for no limit
@@ -97,11 +87,12 @@ metrics.num.samples  Kafka's metrics sampling
 metrics.recording.level  Kafka's metrics sampling
 metrics.sample.window.ms  Kafka's metrics sampling
 = there is nothing unfinished to offer
-unstable.api.versions.enable  Whether unfinished API versions are offered
 unstable.feature.versions.enable  Whether unfinished feature versions are allowed
 """
 
 _SENTENCES = """
+add.partitions.to.txn.retry.backoff.max.ms  Longest wait of an added partition for the markers of the transaction before.
+add.partitions.to.txn.retry.backoff.ms  Wait before a coordinator is asked again to add a partition to a transaction.
 advertised.listeners  Addresses that clients are told to connect to, where they differ from listeners.
 alter.config.policy.class.name  A Java class that may refuse config changes; setting it stops the start, for it cannot be loaded.
 alter.log.dirs.replication.quota.window.num  Samples kept for the throttle of moves between log directories.
@@ -251,6 +242,7 @@ replica.selector.class  Who serves consumers: with org.apache.kafka.common.repli
 replica.socket.timeout.ms  Longest wait for a leader's answer.
 replication.quota.window.num  Samples kept for replication throttles.
 replication.quota.window.size.seconds  Seconds per sample of replication throttles.
+request.timeout.ms  Longest wait for another broker's answer about a transaction, and of a transaction's end for followers.
 retention.bytes  Bytes of a partition that are kept, -1 for no limit.
 retention.ms  How long a segment is kept, -1 for no limit.
 security.inter.broker.protocol  The name of the listener that brokers use among themselves, where inter.broker.listener.name is not set.
@@ -266,12 +258,19 @@ socket.receive.buffer.bytes  Socket receive buffer. -1, the default (Kafka: 1024
 socket.request.max.bytes  Largest request.
 socket.send.buffer.bytes  Send buffer of a consumer's socket, by default 262144 (Kafka: 102400, of all sockets). -1 leaves it to the system.
 telemetry.max.bytes  Largest push of client metrics, as it is sent.
+transaction.abort.timed.out.transaction.cleanup.interval.ms  Time between checks for transactions that timed out.
+transaction.max.timeout.ms  Longest timeout that a transaction may ask for.
+transaction.partition.verification.enable  Whether the first batch of a transaction waits for the coordinator to know the partition.
+transaction.remove.expired.transaction.cleanup.interval.ms  Time between checks for expired transactional ids.
 transaction.state.log.min.isr  Replicas of __transaction_state that must have a record.
 transaction.state.log.num.partitions  Partitions of __transaction_state.
 transaction.state.log.replication.factor  Replicas of __transaction_state.
 transaction.state.log.segment.bytes  Segment size of __transaction_state; at least 1048576, as segment.bytes.
+transaction.two.phase.commit.enable  Whether transactions may have no timeout (InitProducerId 6, KIP-939).
+transactional.id.expiration.ms  How long an idle transactional id is remembered.
 unclean.leader.election.enable  Whether a replica that is not in sync may lead, at the price of records.
 unclean.leader.election.interval.ms  Time between checks for partitions without a leader where unclean elections are allowed.
+unstable.api.versions.enable  Whether InitProducerId 6 is served, which Kafka calls unfinished.
 """
 
 

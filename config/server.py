@@ -204,6 +204,7 @@ class ServerConfig:
     transactional_id_expiration_ms: int = 604_800_000
     add_partitions_to_txn_retry_backoff_max_ms: int = 100
     add_partitions_to_txn_retry_backoff_ms: int = 20
+    unstable_api_versions_enable: bool = False
 
     # Replication
     replica_fetch_backoff_ms: int = 1000

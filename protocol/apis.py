@@ -1,7 +1,8 @@
 """The one table of APIs: key, versions, where the messages and the handler are, and which kinds of listeners serve each.
 
 The versions are those of Apache Kafka 4.0 (JoinGroup from 0, as since 4.0.1), but those of 4.3 where its brokers and clients use them:
-Produce 13, Fetch 18, ListOffsets 11, OffsetCommit 10, OffsetFetch 10, DescribeLogDirs 5, ListConfigResources 1.
+Produce 13, Fetch 18, ListOffsets 11, OffsetCommit 10, OffsetFetch 10, DescribeLogDirs 5, ListConfigResources 1, and the APIs of
+transactions.
 The declarations may reach further. Message modules are imported at the first use of their API, so that a broker starts without them.
 """
 
@@ -29,12 +30,24 @@ UNSERVED: tuple[ListenerKind, ...] = ()
 
 
 class Api:
-    """One API. Versions are inclusive; `advertised_min_version` may be lower than what is served.
+    """One API. Versions are inclusive; `advertised_min_version` may be lower than what is served. `unstable_max_version` is the highest one
+    with unstable.api.versions.enable=true.
 
     `family` and `stem` say where its handler is: broker/handlers/<family>/<stem>.py; its messages are in protocol/messages/<stem>.py.
     Handlers for controller listeners have a folder of their own."""
 
-    __slots__ = ("advertised_min_version", "family", "flexible_since", "key", "listeners", "max_version", "min_version", "name", "stem")
+    __slots__ = (
+        "advertised_min_version",
+        "family",
+        "flexible_since",
+        "key",
+        "listeners",
+        "max_version",
+        "min_version",
+        "name",
+        "stem",
+        "unstable_max_version",
+    )
 
     def __init__(
         self,
@@ -46,6 +59,7 @@ class Api:
         *,
         flexible: int | None = None,
         advertised_min_version: int | None = None,
+        unstable_max_version: int | None = None,
         listeners: tuple[ListenerKind, ...] = CLIENT,
     ) -> None:
         self.key = key
@@ -56,6 +70,7 @@ class Api:
         self.min_version, self.max_version = versions
         self.flexible_since = _NEVER_FLEXIBLE if flexible is None else flexible
         self.advertised_min_version = self.min_version if advertised_min_version is None else advertised_min_version
+        self.unstable_max_version = self.max_version if unstable_max_version is None else unstable_max_version
 
     def __repr__(self) -> str:
         return f"Api({self.key}, {self.name}, v{self.min_version}-v{self.max_version})"
@@ -68,8 +83,11 @@ class Api:
     def response_class(self) -> type[Any]:
         return self._class(f"{self.name}Response")
 
-    def serves(self, version: int) -> bool:
-        return self.min_version <= version <= self.max_version
+    def serves(self, version: int, *, is_unstable_enabled: bool = False) -> bool:
+        return self.min_version <= version <= self.highest_version(is_unstable_enabled=is_unstable_enabled)
+
+    def highest_version(self, *, is_unstable_enabled: bool) -> int:
+        return self.unstable_max_version if is_unstable_enabled else self.max_version
 
     def request_header_version(self, version: int) -> int:
         return 2 if version >= self.flexible_since else 1
@@ -109,13 +127,13 @@ DECLARED: dict[int, Api] = {
         Api(19, "CreateTopics", "topics", "create_topics", (2, 7), flexible=5, listeners=BOTH),
         Api(20, "DeleteTopics", "topics", "delete_topics", (1, 6), flexible=4, listeners=BOTH),
         Api(21, "DeleteRecords", "produce_fetch", "delete_records", (0, 2), flexible=2),
-        Api(22, "InitProducerId", "produce_fetch", "init_producer_id", (0, 5), flexible=2),
+        Api(22, "InitProducerId", "produce_fetch", "init_producer_id", (0, 5), flexible=2, unstable_max_version=6),
         Api(23, "OffsetForLeaderEpoch", "produce_fetch", "offset_for_leader_epoch", (2, 4), flexible=4),
-        Api(24, "AddPartitionsToTxn", "transactions", "add_partitions_to_txn", (0, 5), flexible=3, listeners=UNSERVED),
-        Api(25, "AddOffsetsToTxn", "transactions", "add_offsets_to_txn", (0, 4), flexible=3, listeners=UNSERVED),
-        Api(26, "EndTxn", "transactions", "end_txn", (0, 5), flexible=3, listeners=UNSERVED),
-        Api(27, "WriteTxnMarkers", "transactions", "write_txn_markers", (1, 2), flexible=1, listeners=UNSERVED),
-        Api(28, "TxnOffsetCommit", "transactions", "txn_offset_commit", (0, 5), flexible=3, listeners=UNSERVED),
+        Api(24, "AddPartitionsToTxn", "transactions", "add_partitions_to_txn", (0, 5), flexible=3),
+        Api(25, "AddOffsetsToTxn", "transactions", "add_offsets_to_txn", (0, 4), flexible=3),
+        Api(26, "EndTxn", "transactions", "end_txn", (0, 5), flexible=3),
+        Api(27, "WriteTxnMarkers", "transactions", "write_txn_markers", (1, 2), flexible=1),
+        Api(28, "TxnOffsetCommit", "transactions", "txn_offset_commit", (0, 5), flexible=3),
         Api(29, "DescribeAcls", "cluster", "describe_acls", (1, 3), flexible=2, listeners=BOTH),
         Api(30, "CreateAcls", "cluster", "create_acls", (1, 3), flexible=2, listeners=BOTH),
         Api(31, "DeleteAcls", "cluster", "delete_acls", (1, 3), flexible=2, listeners=BOTH),

@@ -45,10 +45,6 @@ These are the differences that a client or an operator can notice. Everywhere el
 difference is a bug.
 
 ### Not there yet
-- Transactions: InitProducerId with a transactional id and FindCoordinator for one answer UNSUPPORTED_VERSION with a message. Java,
-  kafka-python and aiokafka report it at once; librdkafka asks again until its `init_transactions` timeout and reports that. A worker of
-  Kafka Connect with `exactly.once.source.support=enabled` logs it again and again and does not begin; at_least_once is its default, and
-  MirrorMaker 2's.
 - Security: listeners are PLAINTEXT, there are no ACLs, quotas or delegation tokens.
 - Share groups and streams groups. Their records in `__consumer_offsets` are left alone. Kafka Streams runs with
   `group.protocol=classic`, its default; with `streams` it says that the cluster does not support it.
@@ -192,6 +188,8 @@ def _row(api: Api) -> str:
     versions = f"{api.min_version}" if api.min_version == api.max_version else f"{api.min_version}–{api.max_version}"
     if api.advertised_min_version != api.min_version:
         versions += f" (advertised {api.advertised_min_version}–{api.max_version})"
+    if api.unstable_max_version != api.max_version:
+        versions += f" ({api.unstable_max_version} with `unstable.api.versions.enable=true`)"
     flexible_since = "–" if api.flexible_since > api.max_version else api.flexible_since
     module = f"protocol/messages/{api.stem}.py"
     return f"| {api.key} | {api.name} | {versions} | {flexible_since} | [{api.stem}.py](../{module}) |\n"

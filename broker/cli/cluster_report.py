@@ -7,10 +7,6 @@ from typing import Any
 
 PARTITIONS_SHOWN_MAX = 50
 TROUBLES = {"under_replicated": "under-replicated", "under_min_isr": "under min ISR", "offline": "offline"}
-TRANSACTIONS_LINE = (
-    "transactions: __transaction_state exists. Barnabas has no transactions yet: do not move this cluster to it, nor mix it with Apache "
-    "Kafka, while clients use them"
-)
 
 
 def to_text(report: dict[str, Any]) -> str:
@@ -44,8 +40,6 @@ def to_text(report: dict[str, Any]) -> str:
         lines += ["", *_partitions(troubled[:PARTITIONS_SHOWN_MAX])]
     if len(troubled) > PARTITIONS_SHOWN_MAX:
         lines.append(f"and {len(troubled) - PARTITIONS_SHOWN_MAX} more; --json has all")
-    if report["has_transaction_state"]:
-        lines += ["", TRANSACTIONS_LINE]
     return "\n".join(lines)
 
 

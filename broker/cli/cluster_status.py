@@ -39,7 +39,6 @@ TIMEOUT_S = 5.0
 TOPIC_RESOURCE = 2
 MIN_ISR = "min.insync.replicas"
 METADATA_TOPIC = "__cluster_metadata"
-TRANSACTION_TOPIC = "__transaction_state"
 LATEST = -1
 DEBUGGING_REPLICA_ID = -2  # a follower tells its own log end
 
@@ -97,7 +96,6 @@ def make_report(servers: Sequence[tuple[str, int]], controllers: Sequence[tuple[
         "under_replicated": _where(partitions, "is_under_replicated"),
         "under_min_isr": _where(partitions, "is_under_min_isr"),
         "offline": _where(partitions, "is_offline"),
-        "has_transaction_state": any(topic.name == TRANSACTION_TOPIC for topic in topics),
     }
 
 

@@ -74,6 +74,10 @@ class ClusterLinks:
         timeout_ms = self._config.controller_quorum_request_timeout_ms
         return QuorumPeers(self._connections("raft-client", timeout_ms, QUORUM_IN_FLIGHT_MAX), self._platform.clock)
 
+    def broker_connections(self, purpose: str) -> PeerConnections:
+        """Returns connections to other brokers on which one request at a time is answered. Each purpose has its own."""
+        return self._connections(purpose, self._config.request_timeout_ms, ROUTE_IN_FLIGHT_MAX)
+
     def cluster_id_connections(self) -> PeerConnections:
         """Returns connections by which the other nodes of the quorum are asked for their cluster id."""
         return self._connections("cluster-id", self._config.controller_quorum_request_timeout_ms, ROUTE_IN_FLIGHT_MAX)

@@ -69,9 +69,9 @@ class Services(NamedTuple):
     kraft_version: Callable[[], int] = _kraft_version_0
     """The finalized level of kraft.version, which the quorum knows and the metadata do not tell."""
     transaction_coordinator: TransactionCoordinator | None = None
-    """None while transactions are not served."""
+    """None (some tests): no transactions are served."""
     partition_additions: PartitionAdditions | None = None
-    """What asks the coordinators of transactions; None while transactions are not served."""
+    """What asks the coordinators of transactions; None (some tests): no transactions are served."""
 
 
 class ControllerServices(NamedTuple):

@@ -30,6 +30,7 @@ LIVE_SETTINGS = (
     "max.connections.per.ip",
     "num.replica.fetchers",
     "producer.id.expiration.ms",
+    "transaction.partition.verification.enable",
 )
 """Those that are taken over from DynamicSettings."""
 
@@ -54,6 +55,12 @@ class DynamicSettings:
         """The value of a numeric property: the dynamic one, else that of server.properties."""
         value = self._find(name)
         assert isinstance(value, int | float), f"{name} is no number"
+        return value
+
+    def flag(self, name: str) -> bool:
+        """The value of a boolean property, as `number`."""
+        value = self._find(name)
+        assert isinstance(value, bool), f"{name} is no flag"
         return value
 
     def elements(self, name: str) -> tuple[str, ...]:

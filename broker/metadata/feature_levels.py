@@ -17,6 +17,7 @@ from broker.metadata.features import (
     METADATA_VERSION_MIN,
     NOT_SUPPORTED,
     SUPPORTED,
+    TRANSACTION_VERSION_FEATURE,
 )
 
 
@@ -58,7 +59,7 @@ FEATURES: Mapping[str, Feature] = {
     feature.name: feature
     for feature in (
         Feature(KRAFT_VERSION_FEATURE, (METADATA_VERSION_MAX + 1,)),
-        Feature("transaction.version", (24, 24)),
+        Feature(TRANSACTION_VERSION_FEATURE, (24, 24)),
         Feature(GROUP_VERSION_FEATURE, (22,)),
         Feature(ELR_FEATURE, (26,), {1: 23}),
         Feature("share.version", (28,)),

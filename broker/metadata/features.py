@@ -27,6 +27,9 @@ KRAFT_VERSION_MAX = 1
 GROUP_VERSION_FEATURE = "group.version"
 """At level 1 groups may use the consumer protocol (KIP-848)."""
 
+TRANSACTION_VERSION_FEATURE = "transaction.version"
+"""At level 1 records of `__transaction_state` may have tagged fields; at level 2 clients may follow KIP-890's second part."""
+
 ELR_FEATURE = "eligible.leader.replicas.version"
 
 SILENCE_FEATURE = "barnabas.silence"
@@ -39,6 +42,7 @@ NOT_SUPPORTED = (0, 0)
 SUPPORTED: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION_FEATURE: (METADATA_VERSION_MIN, METADATA_VERSION_MAX),
     KRAFT_VERSION_FEATURE: (0, KRAFT_VERSION_MAX),
+    TRANSACTION_VERSION_FEATURE: (0, 2),
     GROUP_VERSION_FEATURE: (0, 1),
     ELR_FEATURE: (0, 1),
 }

@@ -7,18 +7,14 @@ Source: org.apache.kafka.image.loader.MetadataLoader.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.metadata.cluster_state import ClusterState
-from broker.metadata.image import TRANSACTION_STATE_TOPIC
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.snapshot_generator import SnapshotGenerator
 from broker.quorum.quorum import SnapshotReader
 from broker.quorum.raft_log import OffsetAndEpoch
-
-logger = logging.getLogger("barnabas.metadata")
 
 SNAPSHOT_RECORDS_MIN = 1000
 """Records replayed at a start, some 30 ms of it, from which on a snapshot is written."""
@@ -35,7 +31,6 @@ class MetadataPublisher:
         """Of the log, since the start or since the last snapshot that was loaded."""
         self.on_access_control: Callable[[], None] = lambda: None
         """Called after each commit while the cluster has access control entries."""
-        self._has_transactions = False
 
     def handle_commit(self, offset: int, epoch: int, records: Sequence[Any]) -> None:
         self.heard = OffsetAndEpoch(offset + 1, epoch)
@@ -44,7 +39,7 @@ class MetadataPublisher:
             self._cache.apply_committed(records)
             self.replayed_records_count += len(records)
             self._snapshots.note_commit(offset + 1, epoch)
-            self._look_for_what_is_missing_here()
+            self._note_access_control()
 
     def handle_load_snapshot(self, reader: SnapshotReader) -> None:
         state = ClusterState()
@@ -55,21 +50,14 @@ class MetadataPublisher:
         self._cache.replace_state(state)
         self.heard = reader.snapshot
         self.replayed_records_count = 0
-        self._look_for_what_is_missing_here()
+        self._note_access_control()
 
     def handle_leader_change(self, leader_id: int, epoch: int) -> None:
         """Does nothing. Clients send admin requests to any broker, so the cache does not keep the quorum's leader (KIP-590)."""
 
-    def _look_for_what_is_missing_here(self) -> None:
+    def _note_access_control(self) -> None:
         if self._cache.state.acls:
             self.on_access_control()
-        had_transactions, self._has_transactions = self._has_transactions, self._cache.find_topic(TRANSACTION_STATE_TOPIC) is not None
-        if self._has_transactions and not had_transactions:
-            logger.warning(
-                "clients of this cluster use transactions (%s exists), which this node does not serve yet: a transaction whose "
-                "coordinator it becomes is neither committed nor aborted",
-                TRANSACTION_STATE_TOPIC,
-            )
 
     async def shorten_start(self) -> None:
         """Write a snapshot if this start had to replay a long log, so that the next start is faster. Raises StorageError."""

@@ -1,4 +1,4 @@
-"""ClientServer: builds, starts and stops the client side of a broker: its partitions, its group coordinator, its handlers.
+"""ClientServer: builds, starts and stops the client side of a broker: its partitions, its coordinators, its handlers.
 
 Only a node with the role of a broker has one. Owner: server.py.
 
@@ -34,6 +34,7 @@ from broker.server.formatting import new_id
 from broker.server.inter_broker import InterBroker
 from broker.server.node import Node
 from broker.server.quorum_server import QuorumServer
+from broker.server.transaction_server import TransactionServer
 from broker.worker.jobs import BACKGROUND_NICENESS, NICENESS, Worker
 from config.cordoned import CORDONED_LOG_DIRS, cordoned_directories
 from protocol.compression import Compression
@@ -65,6 +66,8 @@ class ClientServer:
         self._replica_manager: ReplicaManager | None = None
         self._cleaner: LogCleaner | None = None
         self._group_coordinator: GroupCoordinator | None = None
+        self._transactions: TransactionServer | None = None
+        self._verifies_transactions = node.config.transaction_partition_verification_enable
         self._worker: Worker | None = None
         self._client_metrics: ClientMetricsManager | None = None
         self._apis: KafkaApis | None = None
@@ -80,6 +83,7 @@ class ClientServer:
         # Subscribed now, they see each partition once, with the leader epoch of this start.
         replica_manager = self._make_replica_manager(lifecycle)
         coordinator = self._group_coordinator = self._make_group_coordinator(replica_manager)
+        transactions = self._transactions = self._make_transaction_server(replica_manager, coordinator, controller)
         cleaner = self._cleaner = self._make_cleaner()
         metadata.subscribe(self._take_over_settings)
         background = Background(node.config, node.clock, log_manager, replica_manager, node.run_blocking, cleaner, self._cleaner_backoff_ms)
@@ -106,6 +110,8 @@ class ClientServer:
             unreachable_brokers=self._unreachable_brokers,
             client_metrics=self._find_client_metrics,
             kraft_version=lambda: self._quorum.driver.kraft_version,
+            transaction_coordinator=transactions.coordinator,
+            partition_additions=transactions.additions,
         )
         self._apis = KafkaApis(services, node.turns)
         node.on_stop(self._apis.close)
@@ -285,6 +291,23 @@ class ClientServer:
         metadata.subscribe(coordinator.on_metadata_delta)
         return coordinator
 
+    def _make_transaction_server(
+        self, replica_manager: ReplicaManager, group_coordinator: GroupCoordinator, controller: ControllerClient
+    ) -> TransactionServer:
+        transactions = TransactionServer(
+            self._node,
+            self._metadata,
+            self._quorum.links,
+            replica_manager=replica_manager,
+            group_coordinator=group_coordinator,
+            producer_ids=controller.producer_ids,
+            is_verification_enabled=lambda: self._verifies_transactions,
+        )
+        transactions.start()
+        self._node.on_stop(transactions.stop)
+        self._metadata.subscribe(transactions.on_metadata_delta)
+        return transactions
+
     def _make_cleaner(self) -> LogCleaner | None:
         """Returns None if log.cleaner.enable is false."""
         node = self._node
@@ -317,6 +340,7 @@ class ClientServer:
             max_connections_per_ip=min(int(number("max.connections.per.ip")), config.barnabas_max_connections_per_ip),
         )
         self._log_manager.set_producer_id_expiration(int(number("producer.id.expiration.ms")))
+        self._verifies_transactions = self._settings.flag("transaction.partition.verification.enable")
         assert self._inter_broker is not None and self._lifecycle is not None, "they are there before clients are"
         self._inter_broker.take_over_settings()
         self._lifecycle.cordon_directories(self._cordon())

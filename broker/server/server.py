@@ -1,7 +1,8 @@
 """Broker: the running node. It opens the resources of the whole node, and starts and stops the node's parts in order.
 
 quorum_server.py builds the part that every node has, the metadata quorum and its controller; client_server.py builds the parts that serve
-clients. No other module in broker/ builds such parts, except inter_broker.py, when a partition first has replicas on other brokers.
+clients, with transaction_server.py for those of transactions. No other module in broker/ builds such parts, except inter_broker.py, when a
+partition first has replicas on other brokers.
 
 Start: bind the ports (a used one ends the start at once), lock the log directories, load the metadata log, recover the partitions' logs,
 become leader, and only then accept connections. Stop: the reverse.

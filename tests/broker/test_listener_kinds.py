@@ -69,7 +69,10 @@ def test_api_versions_tells_exactly_what_the_listener_serves(tmp_path: Path, kin
 
 @pytest.mark.parametrize(
     ("version", "names"),
-    [(3, {"metadata.version"}), (4, {"metadata.version", "kraft.version", "eligible.leader.replicas.version", "group.version"})],
+    [
+        (3, {"metadata.version"}),
+        (4, {"metadata.version", "kraft.version", "eligible.leader.replicas.version", "group.version", "transaction.version"}),
+    ],
 )
 def test_a_controller_listener_tells_the_features_that_a_version_can_carry(tmp_path: Path, version: int, names: set[str]) -> None:
     """Clients of v3 take a minimum of 0 for an error (KAFKA-17011); a leader asks a newcomer with v4."""

@@ -40,21 +40,6 @@ def test_a_property_without_effect_says_so_and_no_other_does() -> None:
     assert wrong == []
 
 
-BUILT_NOT_SERVED = frozenset(
-    {
-        "add.partitions.to.txn.retry.backoff.max.ms",
-        "add.partitions.to.txn.retry.backoff.ms",
-        "request.timeout.ms",
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-        "transaction.max.timeout.ms",
-        "transaction.remove.expired.transaction.cleanup.interval.ms",
-        "transaction.two.phase.commit.enable",
-        "transactional.id.expiration.ms",
-    }
-)
-"""Read by broker/transactions, which no broker starts yet."""
-
-
 def test_broker_properties_are_read_by_the_broker_or_said_to_have_no_effect() -> None:
     of_topics = {synonym: known.name for known in TOPIC_PROPERTIES.values() for synonym in known.synonyms}
     used = {name for name in SERVER_PROPERTIES if is_read(SERVER_PROPERTIES[name].attribute, ServerConfig)}
@@ -63,7 +48,7 @@ def test_broker_properties_are_read_by_the_broker_or_said_to_have_no_effect() ->
     used |= NOT_SUPPORTED.keys() | CHECKED | GROUP_BOUNDS
     used |= {twin for name in used for twin in ALSO_MADE_OF.get(name, ())}
 
-    assert {name for name in SERVER_PROPERTIES if has_effect(name)} == used - BUILT_NOT_SERVED
+    assert {name for name in SERVER_PROPERTIES if has_effect(name)} == used
 
 
 def test_topic_properties_are_read_by_the_broker_or_said_to_have_no_effect() -> None:

@@ -28,12 +28,21 @@ def test_versions_are_those_of_kafka_4_0_and_between_brokers_those_of_4_3() -> N
 
     assert served == {
         0: (3, 13), 1: (4, 18), 2: (1, 11), 3: (0, 13), 8: (2, 10), 9: (1, 10), 10: (0, 6), 11: (0, 9), 12: (0, 4), 13: (0, 5), 14: (0, 5),
-        15: (0, 6), 16: (0, 5), 18: (0, 4), 19: (2, 7), 20: (1, 6), 21: (0, 2), 22: (0, 5), 23: (2, 4), 29: (1, 3), 30: (1, 3), 31: (1, 3),
+        15: (0, 6), 16: (0, 5), 18: (0, 4), 19: (2, 7), 20: (1, 6), 21: (0, 2), 22: (0, 5), 23: (2, 4),
+        24: (0, 5), 25: (0, 4), 26: (0, 5), 27: (1, 2), 28: (0, 5), 29: (1, 3), 30: (1, 3), 31: (1, 3),
         32: (1, 4), 33: (0, 2), 34: (1, 2),
         35: (1, 5), 37: (0, 3),
         42: (0, 2), 43: (0, 2), 44: (0, 1), 45: (0, 1), 46: (0, 0), 47: (0, 0), 55: (0, 2), 57: (0, 2),
         60: (0, 2), 61: (0, 0), 64: (0, 0), 68: (0, 1), 69: (0, 1), 71: (0, 0), 72: (0, 0), 74: (0, 1), 75: (0, 0), 80: (0, 1), 81: (0, 0),
     }  # fmt: skip
+
+
+def test_init_producer_id_alone_has_an_unstable_version() -> None:
+    unstable = {api.name: api.unstable_max_version for api in APIS.values() if api.unstable_max_version != api.max_version}
+
+    assert unstable == {"InitProducerId": 6}
+    assert not APIS[22].serves(6)
+    assert APIS[22].serves(6, is_unstable_enabled=True)
 
 
 def test_only_produce_is_advertised_lower_than_served() -> None:

@@ -7,7 +7,7 @@ it.
 - An unknown version is answered by dispatch in the layout of v0: UNSUPPORTED_VERSION and the versions of ApiVersions itself.
 - Records the client's software name and version for the connection, if they are valid.
 - Lists the supported features with their finalized levels, as of the end of the committed metadata. An unsupported feature is not listed,
-even if another node has finalized it: without `transaction.version` clients use transactions of version 1, and no share or streams groups.
+even if another node has finalized it: clients then do not use share or streams groups.
 
 Version notes: v3 the client's software; a name or version that is not made of letters, digits, dots and dashes is INVALID_REQUEST
 (librdkafka then asks with v0). v4 features whose minimum is 0.
@@ -41,7 +41,14 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def build(services: Services) -> Handler:
     # Kafka lists these only if a plug-in receives clients' metrics; here it is the metrics endpoint.
     untold = TELEMETRY_KEYS if services.config.metrics_address is None else frozenset[int]()
-    return build_for(ListenerKind.CLIENT, services.metadata, services.kraft_version, services.controller_versions, untold)
+    return build_for(
+        ListenerKind.CLIENT,
+        services.metadata,
+        services.kraft_version,
+        services.controller_versions,
+        untold,
+        is_unstable_enabled=services.config.unstable_api_versions_enable,
+    )
 
 
 def build_for(
@@ -50,11 +57,18 @@ def build_for(
     kraft_version: Callable[[], int],
     controller_versions: Callable[[], Mapping[int, tuple[int, int]] | None] = lambda: None,
     untold: frozenset[int] = frozenset(),
+    *,
+    is_unstable_enabled: bool = False,
 ) -> Handler:
     """Returns the handler for one kind of listeners. `controller_versions()` returns the versions of the active controller; None if
-    requests are not forwarded or the versions are unknown. `untold` are keys of APIs that are not listed."""
+    requests are not forwarded or the versions are unknown. `untold` are keys of APIs that are not listed. `is_unstable_enabled` is
+    unstable.api.versions.enable."""
     api_keys = [
-        ApiVersion(api_key=api.key, min_version=api.advertised_min_version, max_version=api.max_version)
+        ApiVersion(
+            api_key=api.key,
+            min_version=api.advertised_min_version,
+            max_version=api.highest_version(is_unstable_enabled=is_unstable_enabled),
+        )
         for api in sorted(apis_of(kind).values(), key=lambda api: api.key)
         if api.key not in untold
     ]

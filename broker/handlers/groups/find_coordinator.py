@@ -1,16 +1,19 @@
-"""FindCoordinator (key 10): find the coordinator of a group.
+"""FindCoordinator (key 10): find the coordinator of a group or of a transactional id.
 
 Serves v0–v6.
 
 Behaviour:
-- The leader of the group's partition of `__consumer_offsets`, at its address on the client's listener.
+- The leader of the group's partition of `__consumer_offsets`, or of the transactional id's of `__transaction_state`, at its address on the
+client's listener.
 - The topic is created at its first use. Until the partition has a leader, the answer is COORDINATOR_NOT_AVAILABLE, which clients retry.
 
 Version notes:
 - v1: key types. v4: several keys, each with its own answer (KIP-699).
 - v6: share groups; not served, so key type 2 is INVALID_REQUEST, as without a share coordinator in Kafka.
 
-Not done: transactional ids (key type 1) are UNSUPPORTED_VERSION until there are transactions.
+Not done: authorisation.
+
+Source: KafkaApis.handleFindCoordinatorRequest, getCoordinator.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import Any, NamedTuple
 
 from broker.handlers.services import Handler, Services
 from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
-from broker.metadata.image import GROUP_METADATA_TOPIC
+from broker.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -37,7 +40,13 @@ class _Found(NamedTuple):
 
 
 def build(services: Services) -> Handler:
-    coordinator = services.group_coordinator
+    groups = services.group_coordinator
+    transactions = services.transaction_coordinator
+    assert transactions is not None, "the API is served where there is a coordinator"
+    coordinators = {
+        GROUP_KEY_TYPE: (GROUP_METADATA_TOPIC, groups.partition_for),
+        TRANSACTION_KEY_TYPE: (TRANSACTION_STATE_TOPIC, transactions.partition_for),
+    }
     metadata = services.metadata
     controller = services.controller
 
@@ -65,15 +74,14 @@ def build(services: Services) -> Handler:
         return Coordinator(key=key, node_id=found.node_id, host=found.host, port=found.port)
 
     def _find(context: RequestContext, key_type: int, key: str) -> _Found:
-        if key_type == TRANSACTION_KEY_TYPE:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "This broker does not support transactions.")
-        if key_type != GROUP_KEY_TYPE:
+        if key_type not in coordinators:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Coordinators of type {key_type} are not supported.")
-        topic = metadata.find_topic(GROUP_METADATA_TOPIC)
-        if topic is None:
-            controller.ensure_internal_topic(GROUP_METADATA_TOPIC)
+        name, partition_for = coordinators[key_type]
+        if metadata.find_topic(name) is None:
+            controller.ensure_internal_topic(name)
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        broker = metadata.brokers.get(topic.partitions[coordinator.partition_for(key)].leader)
+        partition = metadata.find_partition(name, partition_for(key))
+        broker = None if partition is None else metadata.brokers.get(partition.leader)
         endpoint = None if broker is None or broker.is_fenced else broker.endpoints.get(context.connection.listener.name)
         if broker is None or endpoint is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

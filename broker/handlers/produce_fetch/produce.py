@@ -8,8 +8,7 @@ Behaviour:
 - A partition named twice gets INVALID_REQUEST and nothing appended. Kafka silently lets the last one win.
 - Internal topics: INVALID_TOPIC_EXCEPTION, for every client id (Kafka lets `__admin_client` through).
 - A transactional batch without a transactional id fails the whole request with TRANSACTIONAL_ID_AUTHORIZATION_FAILED; with one it waits
-for its transaction's coordinator, if the transaction is not open in the partition yet (transactional_produce.py). While transactions are
-not served it gets INVALID_TXN_STATE, as from a partition that was never added to the transaction.
+for its transaction's coordinator, if the transaction is not open in the partition yet (transactional_produce.py).
 - Batches whose records take long to check are checked in the worker process first; the connection's later requests wait.
 - A request of many partitions, or of several large ones, is appended in turns: a batch is not divided; other requests run between batches.
 - The answer names at most RECORD_ERRORS_PER_ANSWER refused records: a kilobyte can hold a thousand, and the answer would be a hundred times
@@ -18,9 +17,10 @@ as large as its request. Kafka names all.
 idempotent batch new sequence numbers and so duplicates it (KAFKA-14034).
 
 Version notes: v5 log_start_offset. v7 zstd. v8 record_errors and error_message. v10 the current leader and its endpoint with
-NOT_LEADER_OR_FOLLOWER (KIP-951). v13 topics by their ids; an unknown one is UNKNOWN_TOPIC_ID for each partition (KIP-516).
+NOT_LEADER_OR_FOLLOWER (KIP-951). v11 TRANSACTION_ABORTABLE, INVALID_TXN_STATE before. v12 the broker adds the partition to the transaction
+(KIP-890). v13 topics by their ids; an unknown one is UNKNOWN_TOPIC_ID for each partition (KIP-516).
 
-Not done: transactions (no PartitionAdditions is constructed yet), quotas, authorisation.
+Not done: quotas, authorisation.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def build(services: Services) -> Handler:
 
 
 class ProduceHandler:
-    """Stateless between requests, apart from ProduceAnswers' templates. Without `additions` no transactional batch is appended."""
+    """Stateless between requests, apart from ProduceAnswers' templates. Without `additions` (some tests) no transactional batch is
+    appended."""
 
     def __init__(self, services: Services, additions: PartitionAdditions | None = None) -> None:
         self._produce_path = services.replica_manager.produce_path

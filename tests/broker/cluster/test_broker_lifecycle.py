@@ -124,7 +124,8 @@ async def test_a_start_registers_and_heartbeats_until_it_is_unfenced() -> None:
     assert (registration.broker_id, registration.cluster_id, registration.log_dirs) == (1, "cluster", [HERE])
     assert [(each.name, each.port) for each in registration.listeners] == [("PLAINTEXT", 9092), ("INTERNAL", 19092)]
     ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in registration.features}
-    here = {"metadata.version": (7, 30), "kraft.version": (0, 1), "eligible.leader.replicas.version": (0, 1), "group.version": (0, 1)}
+    levels_of_two = ("kraft.version", "eligible.leader.replicas.version", "group.version")
+    here = {"metadata.version": (7, 30), "transaction.version": (0, 2)} | dict.fromkeys(levels_of_two, (0, 1))
     assert ranges == here | {"x": (0, 2)}
     assert (heartbeat.broker_epoch, heartbeat.current_metadata_offset) == (42, 50)
 

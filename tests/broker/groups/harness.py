@@ -6,10 +6,14 @@ from typing import Any
 
 from broker.cluster.controller_client import ControllerClient
 from broker.loop.deferred import Deferred
+from broker.transactions.coordinator import TransactionCoordinator
+from broker.transactions.settings import TransactionSettings
 from protocol.apis import APIS
 from protocol.codec import decode, encode
 from protocol.messages.stored.metadata_records import BrokerEndpoint, RegisterBrokerRecord
+from tests.broker.coordination.memory_log import MemoryLog
 from tests.broker.groups.transcript import Transcript
+from tests.broker.transactions.room import FIRST_PRODUCER_ID, HeldMarkers
 from tests.support.doubles import stands_for
 from tests.support.services import request_context, services
 from tests.support.turns import started
@@ -39,6 +43,19 @@ class GroupHandlers:
             metadata=self.script.metadata,
             controller=self.creator,
             group_coordinator=self.script.coordinator,
+            transaction_coordinator=self._make_transaction_coordinator(),
+        )
+
+    def _make_transaction_coordinator(self) -> TransactionCoordinator:
+        """It has no partition of `__transaction_state`."""
+        return TransactionCoordinator(
+            TransactionSettings(),
+            MemoryLog(),
+            self.script.clock,
+            node_id=1,
+            next_producer_id=lambda: FIRST_PRODUCER_ID,
+            marker_sender=HeldMarkers(),
+            transaction_version=lambda: 2,
         )
 
     def send(self, module: Any, version: int, request: Any, *, listener: str = "PLAINTEXT") -> Any:

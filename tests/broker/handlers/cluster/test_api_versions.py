@@ -48,6 +48,17 @@ def test_produce_and_join_group_are_told_from_version_0() -> None:
     assert (floors[0], floors[11]) == (0, 0)
 
 
+def test_an_unstable_version_is_told_only_if_it_is_enabled() -> None:
+    told = {
+        is_enabled: {each.api_key: each.max_version for each in _handler(config=config)(context(0), ApiVersionsRequest()).api_keys}
+        for is_enabled in (False, True)
+        for config in [ServerConfig(unstable_api_versions_enable=is_enabled)]
+    }
+
+    assert (told[False][22], told[True][22]) == (5, 6)
+    assert told[True] == told[False] | {22: 6}
+
+
 def test_features_that_are_here_are_told_with_their_finalized_levels() -> None:
     """share.version is finalized by somebody else, and not here: clients would use its protocol."""
     request = ApiVersionsRequest(client_software_name="ok", client_software_version="1.0")
@@ -56,7 +67,7 @@ def test_features_that_are_here_are_told_with_their_finalized_levels() -> None:
     supported = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
     finalized = {each.name: (each.min_version_level, each.max_version_level) for each in answer.finalized_features}
     levels_of_two = ("kraft.version", "group.version", "eligible.leader.replicas.version")
-    assert supported == {"metadata.version": (7, 30)} | dict.fromkeys(levels_of_two, (0, 1))
+    assert supported == {"metadata.version": (7, 30), "transaction.version": (0, 2)} | dict.fromkeys(levels_of_two, (0, 1))
     assert finalized == {"metadata.version": (25, 25)} | dict.fromkeys(levels_of_two, (1, 1))
     assert answer.finalized_features_epoch == 7
 

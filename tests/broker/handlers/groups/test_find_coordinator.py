@@ -7,6 +7,7 @@ import pytest
 from broker.handlers.groups import find_coordinator
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.stored.metadata_records import PartitionRecord, TopicRecord
 from tests.broker.groups.harness import GroupHandlers, versions
 
 
@@ -40,11 +41,29 @@ def test_coordinator_without_an_address_on_the_listener_is_not_available():
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_transactions_are_refused_with_a_reason(version: int):
-    answer = ask(GroupHandlers(), version, key_type=1)
+def test_the_coordinator_of_a_transactional_id_is_the_leader_of_its_partition(version: int):
+    handlers = GroupHandlers()
 
-    assert (answer.error_code, answer.node_id) == (ErrorCode.UNSUPPORTED_VERSION, -1)
-    assert "transactions" in answer.error_message
+    early = ask(handlers, version, key_type=1)
+    create_transaction_state(handlers, leader=1)
+    answer = ask(handlers, version, key_type=1)
+
+    assert (early.error_code, early.node_id, early.port) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1)
+    assert handlers.creator.asked_for == ["__transaction_state"]
+    assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, 1, "host", 9092)
+
+
+def test_a_partition_without_a_leader_has_no_coordinator():
+    handlers = GroupHandlers()
+    create_transaction_state(handlers, leader=-1)
+
+    assert ask(handlers, 6, key_type=1).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def create_transaction_state(handlers: GroupHandlers, leader: int) -> None:
+    topic_id = b"s" * 16
+    partition = PartitionRecord(partition_id=0, topic_id=topic_id, replicas=[1], isr=[1], leader=leader, leader_epoch=0)
+    handlers.script.metadata.apply_committed([TopicRecord(name="__transaction_state", topic_id=topic_id), partition])
 
 
 def test_share_groups_are_refused():
