@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+
 import pytest
 
 from tests.clients.adapters import AioKafka, Client, ConfluentKafka, JavaKafka, KafkaPython
+from tests.clients.transactional import PYTHON_PRODUCERS, JavaProducer, MakeProducer, Server, TransactionalProducer, start_java_producers
 from tests.support.fixtures import java_host, make_server, own_server, server, topic_name
+from tests.support.json_program import JsonProgram
 
 __all__ = ["client", "consumer", "java_host", "make_server", "own_server", "producer", "server", "topic_name"]
 
@@ -34,3 +39,29 @@ def consumer(request: pytest.FixtureRequest) -> Client:
 def client(request: pytest.FixtureRequest) -> Client:
     """Each client in turn."""
     return find_client(request.param, request)
+
+
+@pytest.fixture(scope="session")
+def java_producers() -> Iterator[JsonProgram]:
+    """One JVM with Java's transactional producers for the whole run."""
+    host = start_java_producers()
+    yield host
+    host.close()
+
+
+@pytest.fixture(params=[*PYTHON_PRODUCERS, "java"])
+def make_producer(request: pytest.FixtureRequest) -> Iterator[MakeProducer]:
+    """Makes transactional producers, of each client in turn. They are closed after the test."""
+    if request.param == "java":
+        make = partial(JavaProducer, host=request.getfixturevalue("java_producers"))
+    else:
+        make = PYTHON_PRODUCERS[request.param]
+    made: list[TransactionalProducer] = []
+
+    def make_one(server: Server, transactional_id: str, **options: int) -> TransactionalProducer:
+        made.append(make(server.bootstrap, transactional_id, **options))
+        return made[-1]
+
+    yield make_one
+    for producer in made:
+        producer.close()

@@ -10,18 +10,14 @@ import pytest
 from tests.clients.kafka_python_suite import SETTINGS, run_suite
 from tests.support.broker import BrokerProcess
 
-NO_TRANSACTIONS = "transactions are not served yet"
 NO_AUTHORIZER = "the suite's own brokers have an authorizer"
 DESELECTED = {
     "test_admin_integration.py": {"test_create_describe_delete_acls": NO_AUTHORIZER},
     "test_consumer_integration.py": {},
-    "test_producer_integration.py": {
-        "test_transactional_producer_messages": NO_TRANSACTIONS,
-        "test_transactional_producer_offsets": NO_TRANSACTIONS,
-    },
+    "test_producer_integration.py": {},
 }
 """By file, why a test does not run. The files of SSL and SASL start brokers of their own that speak these."""
-PASSED_MIN = {"test_admin_integration.py": 21, "test_consumer_integration.py": 16, "test_producer_integration.py": 15}
+PASSED_MIN = {"test_admin_integration.py": 21, "test_consumer_integration.py": 16, "test_producer_integration.py": 17}
 
 
 @pytest.fixture
