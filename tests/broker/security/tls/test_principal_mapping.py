@@ -135,7 +135,7 @@ def test_pattern_that_re2_reads_otherwise_is_refused(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", [r"\[a&&b\]", r"[\[a\]]", r"\\\\C", "a&&b", "[]a]", "(?i)a"])
 def test_pattern_that_only_looks_so_is_taken(pattern: str) -> None:
-    PrincipalMapper(f"RULE:{pattern}/x/")
+    assert PrincipalMapper(f"RULE:{pattern}/x/,DEFAULT").map_name("another name") == "another name"
 
 
 @pytest.mark.parametrize("rule", ["RULE:a/$/", "RULE:a/$x/", "RULE:a/$1/", "RULE:(a)/${b}/", "RULE:(a)/$1$/"])
