@@ -89,7 +89,22 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "broker.security.authorizer": ("broker.security.authorizer", "protocol.errors", "protocol.messages", "storage.errors"),
     "broker.quorum": ("broker.quorum", *FACTS, "storage", "protocol", "config"),
-    "broker.metadata": ("broker.metadata", "broker.quorum", "broker.security.authorizer", *FACTS, "storage", "protocol", "config"),
+    "broker.security.quotas": (
+        "broker.security.quotas",
+        "protocol.client_quotas",
+        "protocol.errors",
+        "protocol.messages",
+    ),
+    "broker.metadata": (
+        "broker.metadata",
+        "broker.quorum",
+        "broker.security.authorizer",
+        "broker.security.quotas.client_quotas",
+        *FACTS,
+        "storage",
+        "protocol",
+        "config",
+    ),
     # What this node asks of others. What a broker asks of the controller goes through the channel, and nothing else of it is known.
     "broker.cluster": (
         "broker.cluster",
@@ -103,7 +118,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "protocol",
         "config",
     ),
-    "broker.security.quotas": ("broker.security.quotas", "protocol.client_quotas"),
     # Pure: neither the loop nor a handler. What looks up credentials and decodes requests is given by constructor.
     "broker.security.sasl": ("broker.security.sasl", "protocol.errors", "config.properties"),
     "broker.security.tls": ("broker.security.tls", "config.properties"),

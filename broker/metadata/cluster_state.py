@@ -39,6 +39,7 @@ from broker.metadata.image import (
 from broker.metadata.topic_names import collision_key, has_collision_characters
 from broker.metadata.unused_records import UnusedRecords
 from broker.security.authorizer.acl_store import AclStore
+from broker.security.quotas.client_quotas import ClientQuota, ClientQuotas
 from protocol.messages.stored import metadata_records as records
 from storage.errors import StorageError
 
@@ -80,8 +81,9 @@ class ClusterState:
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
         self.acls = AclStore()
+        self.client_quotas = ClientQuotas()
         self.kept = UnusedRecords()
-        """What this broker only stores: quotas, controllers …"""
+        """What this broker only stores: controllers, credentials …"""
         self.is_in_transaction = False
         self.elections = ElectionCounts()
         """By this object, whatever it became since."""
@@ -125,6 +127,7 @@ class ClusterState:
         changes.topic_configs.update((name, None) for kind, name in self.configs if kind == RESOURCE_TOPIC)
         changes.broker_configs.update((name, None) for kind, name in self.configs if kind == RESOURCE_BROKER)
         changes.brokers.update((node_id, None) for node_id in self.brokers)
+        changes.client_quotas = dict.fromkeys(self.client_quotas)
         return changes.to_delta(self)
 
     def copy(self) -> ClusterState:
@@ -140,6 +143,7 @@ class ClusterState:
         copy.features = self.features.copy()
         copy.next_producer_id = self.next_producer_id
         copy.acls = self.acls.copy()
+        copy.client_quotas = self.client_quotas.copy()
         copy.kept = self.kept.copy()
         copy.is_in_transaction = self.is_in_transaction
         copy._buffered = self._buffered.copy()
@@ -167,6 +171,7 @@ class ClusterState:
         self.next_producer_id = other.next_producer_id
         self.is_in_transaction, self._buffered = other.is_in_transaction, other._buffered
         self.acls.become(other.acls)
+        self._changes.client_quotas.update(dict.fromkeys(self.client_quotas.become(other.client_quotas)))
         self.kept = other.kept
 
     def _note_differences(self, other: ClusterState) -> None:
@@ -358,6 +363,9 @@ class ClusterState:
             raise StorageError(f"ProducerIdsRecord goes back from {self.next_producer_id} to {record.next_producer_id}")
         self.next_producer_id = record.next_producer_id
 
+    def _apply_client_quota(self, record: records.ClientQuotaRecord) -> None:
+        self._changes.client_quotas[self.client_quotas.replay(record)] = None
+
     # Brokers
 
     def _apply_register_broker(self, record: records.RegisterBrokerRecord) -> None:
@@ -415,7 +423,7 @@ class ClusterState:
 class _Changes:
     """The delta being collected; dicts serve as ordered sets."""
 
-    __slots__ = ("added", "broker_configs", "brokers", "created", "deleted", "partitions", "topic_configs")
+    __slots__ = ("added", "broker_configs", "brokers", "client_quotas", "created", "deleted", "partitions", "topic_configs")
 
     def __init__(self) -> None:
         self.created: dict[str, TopicImage] = {}
@@ -425,6 +433,7 @@ class _Changes:
         self.topic_configs: dict[str, None] = {}
         self.broker_configs: dict[str, None] = {}
         self.brokers: dict[int, None] = {}
+        self.client_quotas: dict[ClientQuota, None] = {}
 
     def forget_topic(self, topic: TopicImage) -> None:
         """Remove `topic`. One that was created and deleted within this delta leaves no trace."""
@@ -449,6 +458,7 @@ class _Changes:
             changed_topic_configs=tuple(changed_topic_configs),
             changed_broker_configs=tuple(self.broker_configs),
             changed_brokers=tuple(self.brokers),
+            changed_client_quotas=tuple(self.client_quotas),
         )
 
 
@@ -482,6 +492,7 @@ _APPLY: dict[type, Callable[[ClusterState, Any], None]] = {
     records.FenceBrokerRecord: ClusterState._apply_fence_broker,
     records.UnfenceBrokerRecord: ClusterState._apply_unfence_broker,
     records.BrokerRegistrationChangeRecord: ClusterState._apply_broker_registration_change,
+    records.ClientQuotaRecord: ClusterState._apply_client_quota,
     records.AccessControlEntryRecord: lambda state, record: state.acls.replay(record),
     records.RemoveAccessControlEntryRecord: lambda state, record: state.acls.replay_removal(record),
 }

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from broker.security.quotas.client_quotas import ClientQuota
+
 NO_LEADER = -1
 
 # A partition's leader_recovery_state: after an unclean election the leader first recovers its followers (LeaderRecoveryState).
@@ -140,6 +142,7 @@ class MetadataDelta(NamedTuple):
     changed_topic_configs: tuple[str, ...] = ()
     changed_broker_configs: tuple[str, ...] = ()
     changed_brokers: tuple[int, ...] = ()
+    changed_client_quotas: tuple[ClientQuota, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -151,4 +154,5 @@ class MetadataDelta(NamedTuple):
             or self.changed_topic_configs
             or self.changed_broker_configs
             or self.changed_brokers
+            or self.changed_client_quotas
         )

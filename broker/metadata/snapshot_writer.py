@@ -48,6 +48,7 @@ def state_records(state: ClusterState) -> Iterator[Any]:
     for (resource_type, resource_name), configs in state.configs.items():
         for name, value in configs.items():
             yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+    yield from state.client_quotas.records()
     yield from state.acls.records()
     yield from state.kept
     if state.next_producer_id > 0:

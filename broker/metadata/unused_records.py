@@ -1,9 +1,8 @@
-"""UnusedRecords: metadata that this broker stores and passes on, but does not use yet: controllers, SCRAM credentials, quotas, delegation
-tokens.
+"""UnusedRecords: metadata that this broker stores and passes on, but does not use yet: controllers, SCRAM credentials, delegation tokens.
 
 Each record is kept completely, under its key in Kafka's image, and is written to snapshots: another node may use it.
 
-Source: the deltas of org.apache.kafka.image: ClusterDelta, ScramDelta, ClientQuotasDelta, DelegationTokenDelta.
+Source: the deltas of org.apache.kafka.image: ClusterDelta, ScramDelta, DelegationTokenDelta.
 """
 
 from __future__ import annotations
@@ -17,14 +16,8 @@ from protocol.messages.stored import metadata_records as records
 KeyOf = Callable[[Any], Hashable]
 
 
-def _quota_key(record: records.ClientQuotaRecord) -> Hashable:
-    """A quota of an entity, whose parts may come in any order."""
-    return frozenset((part.entity_type, part.entity_name) for part in record.entity), record.key
-
-
 _KEPT: Mapping[type, KeyOf] = {
     records.RegisterControllerRecord: attrgetter("controller_id"),
-    records.ClientQuotaRecord: _quota_key,
     records.UserScramCredentialRecord: attrgetter("mechanism", "name"),
     records.DelegationTokenRecord: attrgetter("token_id"),
 }
@@ -58,12 +51,7 @@ class UnusedRecords:
         """Keep the record, or remove the one that it deletes. Returns False for a record of another type."""
         kind = type(record)
         if kind in _KEPT:
-            kept = self._by_type.setdefault(kind, {})
-            key = _KEPT[kind](record)
-            if kind is records.ClientQuotaRecord and record.remove:
-                kept.pop(key, None)
-            else:
-                kept[key] = record
+            self._by_type.setdefault(kind, {})[_KEPT[kind](record)] = record
             return True
         if kind not in _REMOVED:
             return False

@@ -13,9 +13,7 @@ from broker.metadata.snapshot import read_newest_snapshot
 from broker.metadata.snapshot_writer import snapshot_batches, state_records, write_snapshot
 from protocol.messages.stored import metadata_records as records
 from protocol.messages.stored.metadata_records import (
-    ClientQuotaRecord,
     DelegationTokenRecord,
-    EntityData,
     RegisterControllerRecord,
     RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
@@ -30,17 +28,8 @@ ID = bytes(15) + b"\x01"
 OTHER_ID = bytes(15) + b"\x02"
 
 
-def quota(key: str, value: float, *entity: tuple[str, str | None], is_removed: bool = False) -> ClientQuotaRecord:
-    parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
-    return ClientQuotaRecord(entity=parts, key=key, value=value, remove=is_removed)
-
-
-USER_AND_CLIENT = (("user", "a"), ("client-id", None))
 KEPT: list[Any] = [
     RegisterControllerRecord(controller_id=3, incarnation_id=ID),
-    quota("producer_byte_rate", 7.0, *USER_AND_CLIENT),
-    quota("consumer_byte_rate", 8.0, *USER_AND_CLIENT),
-    quota("producer_byte_rate", 9.0, ("ip", "10.0.0.1")),
     UserScramCredentialRecord(name="a", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096),
     UserScramCredentialRecord(name="a", mechanism=2, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096),
     DelegationTokenRecord(owner="User:a", requester="User:b", renewers=["User:c"], token_id="t"),
@@ -67,13 +56,10 @@ def test_every_kind_comes_back_in_a_snapshot(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "count"),
     [
-        (RegisterControllerRecord(controller_id=3, incarnation_id=OTHER_ID), 7),
-        (quota("producer_byte_rate", 1.0, *reversed(USER_AND_CLIENT)), 7),  # the same entity, its parts the other way around
-        (quota("producer_byte_rate", 0.0, *reversed(USER_AND_CLIENT), is_removed=True), 6),
-        (quota("producer_byte_rate", 0.0, ("user", "a"), is_removed=True), 7),  # the user alone is another entity
-        (RemoveUserScramCredentialRecord(name="a", mechanism=2), 6),
-        (RemoveUserScramCredentialRecord(name="b", mechanism=2), 7),
-        (RemoveDelegationTokenRecord(token_id="t"), 6),
+        (RegisterControllerRecord(controller_id=3, incarnation_id=OTHER_ID), 4),
+        (RemoveUserScramCredentialRecord(name="a", mechanism=2), 3),
+        (RemoveUserScramCredentialRecord(name="b", mechanism=2), 4),
+        (RemoveDelegationTokenRecord(token_id="t"), 3),
     ],
 )
 def test_a_later_record_of_the_same_key_takes_its_place_or_removes_it(change: Any, count: int) -> None:
