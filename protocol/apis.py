@@ -25,8 +25,6 @@ class ListenerKind(Enum):
 CLIENT = (ListenerKind.CLIENT,)
 CONTROLLER = (ListenerKind.CONTROLLER,)
 BOTH = CLIENT + CONTROLLER
-UNSERVED: tuple[ListenerKind, ...] = ()
-"""Declared, and served by no listener yet."""
 
 
 class Api:
@@ -161,8 +159,8 @@ DECLARED: dict[int, Api] = {
         Api(62, "BrokerRegistration", "controller", "broker_registration", (0, 4), flexible=0, listeners=CONTROLLER),
         Api(63, "BrokerHeartbeat", "controller", "broker_heartbeat", (0, 2), flexible=0, listeners=CONTROLLER),
         Api(64, "UnregisterBroker", "cluster", "unregister_broker", (0, 0), flexible=0, listeners=BOTH),
-        Api(65, "DescribeTransactions", "transactions", "describe_transactions", (0, 0), flexible=0, listeners=UNSERVED),
-        Api(66, "ListTransactions", "transactions", "list_transactions", (0, 2), flexible=0, listeners=UNSERVED),
+        Api(65, "DescribeTransactions", "transactions", "describe_transactions", (0, 0), flexible=0),
+        Api(66, "ListTransactions", "transactions", "list_transactions", (0, 2), flexible=0),
         Api(67, "AllocateProducerIds", "controller", "allocate_producer_ids", (0, 0), flexible=0, listeners=CONTROLLER),
         Api(68, "ConsumerGroupHeartbeat", "groups", "consumer_group_heartbeat", (0, 1), flexible=0),
         Api(69, "ConsumerGroupDescribe", "groups", "consumer_group_describe", (0, 1), flexible=0),

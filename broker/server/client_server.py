@@ -144,6 +144,8 @@ class ClientServer:
             clock=self._node.clock,
             late_transaction_ms=self._node.config.transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS,
         )
+        assert self._transactions is not None, "not started"
+        self._transactions.add_gauges(self._node.metrics, self._node.clock)
         if self._cleaner is not None:
             add_cleaner_gauges(self._node.metrics, self._cleaner, self._log_manager, self._node.clock)
 

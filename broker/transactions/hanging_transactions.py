@@ -37,10 +37,10 @@ LATE_TRANSACTION_BUFFER_MS = 300_000
 """As in Kafka's ProducerStateManager."""
 
 ROUND_INTERVAL_MS = 300_000
-"""At most: rounds follow each other after transaction.max.timeout.ms, if that is shorter."""
-
 SECOND_QUESTION_DELAY_MS = 30_000
-"""At most, as above."""
+"""Both are as short as transaction.max.timeout.ms, if that is shorter, but not below INTERVAL_MIN_MS."""
+
+INTERVAL_MIN_MS = 1_000
 
 ASKED_AT_ONCE = 500
 LINES_PER_ROUND_MAX = 20
@@ -76,8 +76,8 @@ class HangingTransactions:
         self._inquiries = inquiries
         self._clock = clock
         self._late_ms = max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
-        self._interval_ms = min(ROUND_INTERVAL_MS, max_timeout_ms)
-        self._second_delay_ms = min(SECOND_QUESTION_DELAY_MS, max_timeout_ms)
+        self._interval_ms = min(ROUND_INTERVAL_MS, max(max_timeout_ms, INTERVAL_MIN_MS))
+        self._second_delay_ms = min(SECOND_QUESTION_DELAY_MS, self._interval_ms)
         self._bootstrap_server = bootstrap_server
         self._job = LoopJob(clock, self._go_on)
         self._timer: Timer | None = None

@@ -14,7 +14,6 @@ CONFIGS = "kafka.admin.ConfigCommand"
 PATIENCE_S = 25.0  # below the tools' own timeouts of 30 s and a minute
 
 TOOLS = [
-    ("TransactionsCommand", "list", "LIST_TRANSACTIONS"),
     (CONFIGS, "--entity-type users --entity-name u --alter --add-config producer_byte_rate=1024", "DESCRIBE_CLIENT_QUOTAS"),
     ("streams.StreamsGroupCommand", "--describe --group programs", "STREAMS_GROUP_DESCRIBE"),
     ("DelegationTokenCommand", "--describe --command-config /dev/null", "DESCRIBE_DELEGATION_TOKEN"),
