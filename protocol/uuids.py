@@ -19,12 +19,22 @@ _TEXT = re.compile(r"([A-Za-z0-9_-]{22})(?:==)?")
 _VERSION_4_MASK = 0xFFFFFFFF_FFFF_0FFF_3FFF_FFFFFFFFFFFF  # what is random in a UUID of version 4
 _VERSION_4_BITS = 0x00000000_0000_4000_8000_000000000000
 
+_SIX_BITS_OF_DASH = 62  # the place of '-' in the alphabet of the text
+
 
 def uuid_to_text(uuid: bytes) -> str:
     """Returns the 22 characters for 16 raw bytes."""
     if len(uuid) != len(ZERO_UUID):
         raise ValueError(f"a UUID has 16 bytes, not {len(uuid)}")
     return urlsafe_b64encode(uuid)[:TEXT_LENGTH].decode("ascii")
+
+
+def random_uuid(random_bits: Callable[[int], int]) -> bytes:
+    """A random UUID of version 4 whose text does not look like a command's option (Uuid.randomUuid)."""
+    while True:
+        uuid = (random_bits(128) & _VERSION_4_MASK | _VERSION_4_BITS).to_bytes(16, "big")
+        if uuid[0] >> 2 != _SIX_BITS_OF_DASH:
+            return uuid
 
 
 def random_uuid_text(random_bits: Callable[[int], int]) -> str:

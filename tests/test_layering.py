@@ -122,7 +122,16 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.security.sasl": ("broker.security.sasl", "protocol.errors", "config.properties"),
     "broker.security.tls": ("broker.security.tls", "config.properties"),
     "broker.telemetry": ("broker.telemetry", "broker.metadata", *FACTS, "protocol", "config"),
-    "broker.controller": ("broker.controller", "broker.metadata", "broker.quorum", *FACTS, "storage", "protocol", "config"),
+    "broker.controller": (
+        "broker.controller",
+        "broker.metadata",
+        "broker.quorum",
+        "broker.security.authorizer",
+        *FACTS,
+        "storage",
+        "protocol",
+        "config",
+    ),
     "broker.handlers": (
         "broker.handlers",
         *REPLICATION,

@@ -41,7 +41,7 @@ from protocol.messages.create_topics import (
 )
 from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from protocol.messages.stored.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
-from protocol.uuids import ZERO_UUID
+from protocol.uuids import ZERO_UUID, random_uuid
 
 USE_DEFAULT = -1
 """Number of partitions or replicas in a CreateTopics request: the broker's default, or given by the assignment."""
@@ -350,10 +350,8 @@ class TopicControl:
 
     def _new_topic_id(self) -> bytes:
         while True:
-            # A random UUID (RFC 4122, version 4) that is free and whose text form does not look like a command's option.
-            bits = self._random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 2 << 62
-            topic_id = bits.to_bytes(16, "big")
-            if topic_id[0] >> 2 != 62 and topic_id not in self._state.topics_by_id:
+            topic_id = random_uuid(self._random.getrandbits)
+            if topic_id not in self._state.topics_by_id:
                 return topic_id
 
     # Partitions

@@ -7,7 +7,7 @@ import uuid as standard_uuid
 
 import pytest
 
-from protocol.uuids import ZERO_UUID, random_uuid_text, uuid_from_text, uuid_to_text
+from protocol.uuids import ZERO_UUID, random_uuid, random_uuid_text, uuid_from_text, uuid_to_text
 
 
 def test_zero_uuid_is_22_times_a() -> None:
@@ -45,3 +45,13 @@ def test_random_ids_are_those_of_the_standard_library() -> None:
     for seed in range(100):
         expected = str(standard_uuid.UUID(int=random.Random(seed).getrandbits(128), version=4))
         assert random_uuid_text(random.Random(seed).getrandbits) == expected
+
+
+def test_random_id_is_of_version_4_and_its_text_looks_like_no_option() -> None:
+    bits = iter([0b111110 << 122, 2**128 - 1 >> 6 | 0b000001 << 122])  # the text of the first would begin with '-'
+
+    drawn = random_uuid(lambda count: next(bits))
+
+    assert uuid_to_text(drawn).startswith("B")
+    assert standard_uuid.UUID(bytes=drawn).version == 4
+    assert list(bits) == []

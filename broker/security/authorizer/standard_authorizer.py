@@ -24,8 +24,8 @@ from broker.security.authorizer.decision import (
 from protocol.errors import ErrorCode, KafkaError
 
 GENERATION_SIZE = 8192
-"""Decisions of a generation, some 0.3 KB each. Two generations are kept. When the younger one is full, it becomes the older one, and those of
-the older one go that were not asked for again."""
+"""Decisions of a generation, some 0.3 KB each. Two generations are kept. When the younger one is full, it becomes the older one, and what
+is in the older one and was not asked for again goes."""
 
 KEPT_CHARS_MAX = 512
 """The length of principal and resource name, together, up to which a decision is kept. Names of groups may have 32 KB."""

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.security.authorizer.acl import AclFilter
+from broker.controller.acl_control import check_new_acl
+from broker.security.authorizer.acl import Acl, AclFilter
 from broker.security.authorizer.acl_codes import AclOperation, PatternType, ResourceType
 from broker.security.authorizer.acl_store import AclStore
 from broker.security.authorizer.addresses import java_address
 from broker.security.authorizer.audit import audit_message
 from broker.security.authorizer.standard_authorizer import StandardAuthorizer
+from protocol.errors import KafkaError
 from tests.broker.security.authorizer.random_rules import NAMES, random_acl, random_question
 from tests.broker.security.authorizer.room import DENY, GROUP, LITERAL, PREFIXED, READ, TOPIC, store_of
 from tests.support.kafka import java_source, kafka_jars
@@ -86,12 +88,35 @@ def write_addresses(script: Script, chance: random.Random) -> None:
         script.add("address", mapped.hex(), expected=java_address(mapped))
 
 
+def write_new_acls(script: Script, chance: random.Random) -> None:
+    for _ in range(100):
+        acl = Acl(
+            chance.choice((0, TOPIC, GROUP, 7, 8)),
+            chance.choice(("*", "a")),
+            chance.choice((0, LITERAL, PREFIXED, 5)),
+            chance.choice(("User:a", ":", "", "a")),
+            chance.choice(("*", "", "no address")),
+            chance.choice((0, 2, 15, 16)),
+            chance.choice((0, 2, 3, 4)),
+        )
+        script.add("validate", *acl, expected=refusal(acl))
+
+
+def refusal(acl: Acl) -> str:
+    try:
+        check_new_acl(acl)
+    except KafkaError as error:
+        return error.message or ""
+    return "ok"
+
+
 def test_apache_kafka_decides_by_the_same_rule_in_the_same_words(tmp_path: Path) -> None:
     chance = random.Random(26)
     script = Script()
     for _ in range(WORLDS):
         write_world(script, chance)
     write_addresses(script, chance)
+    write_new_acls(script, chance)
     commands = tmp_path / "commands"
     commands.write_text("".join(f"{command}\n" for command in script.commands))
 
