@@ -12,7 +12,6 @@ from broker.controller.acl_control import AclControl
 from broker.metadata.cluster_state import ClusterState
 from broker.security.authorizer.acl import Acl, AclFilter
 from broker.security.authorizer.acl_codes import PatternType
-from broker.security.authorizer.acl_requests import acl_of, described
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from protocol.messages.delete_acls import (
@@ -29,9 +28,7 @@ from tests.broker.security.authorizer.room import (
     ALLOW,
     ALTER,
     CLUSTER,
-    DENY,
     DESCRIBE,
-    GROUP,
     KAFKA_S_ACLS,
     LITERAL,
     PREFIXED,
@@ -269,22 +266,6 @@ def test_principal_s_filter_finds_no_wildcard_and_the_reverse() -> None:
     assert (told(of_user), told(of_wildcard)) == ({ACL}, {of_all})
 
 
-def test_description_is_by_pattern_and_has_each_rule_once() -> None:
-    room = Room()
-    room.create(ACL, ACL._replace(operation=READ), ACL._replace(resource_type=GROUP, permission_type=DENY))
-    room.state.replay(ACL.to_record(bytes(16)))  # the same rule under a second id
-
-    topic, group = described(room.state.acls, AclFilter())
-
-    assert (topic.resource_type, topic.resource_name, topic.pattern_type) == (TOPIC, "topic-1", LITERAL)
-    assert [(acl.principal, acl.host, acl.operation, acl.permission_type) for acl in topic.acls] == [
-        ("User:user", "10.0.0.1", ALL, ALLOW),
-        ("User:user", "10.0.0.1", READ, ALLOW),
-    ]
-    assert (group.resource_type, len(group.acls)) == (GROUP, 1)
-    assert described(room.state.acls, AclFilter(operation=16)) == []
-
-
 def many_acls(count: int) -> list[Acl]:
     return [Acl(TOPIC, f"mytopic_{number}", LITERAL, "User:alice", "127.0.0.1", READ, ALLOW) for number in range(count)]
 
@@ -310,7 +291,3 @@ def test_more_than_10000_acls_are_not_deleted_at_once() -> None:
             room.delete(*filters)
         assert caught.value.code is ErrorCode.INVALID_REQUEST
     assert len(room.delete(*(exactly(acl) for acl in acls[:10_000]))[1]) == 10_000
-
-
-def test_wire_names_of_an_acl_are_its_fields() -> None:
-    assert acl_of(creation(ACL)) == ACL
