@@ -108,6 +108,24 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - A divergence in a session that began in version 12 or later cannot be expressed in an older version: the connection is closed. Kafka
   answers UNSUPPORTED_VERSION.
 
+### Transactions
+- The addition of a partition waits while the markers of the transaction before are being written, for
+  `add.partitions.to.txn.retry.backoff.max.ms` at most. Kafka answers CONCURRENT_TRANSACTIONS at once, and the client asks again.
+- A marker for a partition without a leader waits until it has one. Kafka takes the partition for deleted, completes the transaction, and
+  leaves it open there (KAFKA-20734).
+- A marker that is refused with INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED counts as written, with a warning. In Kafka the
+  transactional id answers CONCURRENT_TRANSACTIONS from then on, until its coordinator moves.
+- A retry of InitProducerId at an exhausted epoch is answered. In Kafka it is UNKNOWN_SERVER_ERROR.
+- From transaction.version 2 on an EndTxn with the epoch before is a retry only if the last end was by the rules of that version. Kafka
+  tells a producer that was fenced below version 2 that its transaction is committed.
+- At transaction.version 0 an EndTxn of version 5 follows the rules of 0. Kafka fails it, and the id stays pending.
+- A broker that is asked to add a partition by Produce or TxnOffsetCommit, and whose coordinator does not know another partition of the same
+  request yet, answers NOT_ENOUGH_REPLICAS, which is retried. Kafka hands on OPERATION_NOT_ATTEMPTED, which ends the transaction.
+- AddOffsetsToTxn is COORDINATOR_NOT_AVAILABLE until `__consumer_offsets` exists. Kafka adds a partition that does not exist.
+- Where the coordinator's broker does not know AddPartitionsToTxn 4, a batch is not appended. Kafka appends it without verification.
+- A pattern of ListTransactions has at most 4,000 characters, and 4,000 instructions when it is compiled. An id of more than 255 characters
+  matches none.
+
 ### Answers
 - Some malformed requests make Kafka answer UNKNOWN_SERVER_ERROR as a whole. Here the error is specific: an empty name in
   DescribeTopicPartitions and a topic with neither name nor id in Metadata v12 are INVALID_TOPIC_EXCEPTION for that topic, an unknown
@@ -121,8 +139,8 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - AlterPartitionReassignments commits up to 200 partitions in one batch, and a longer request in several. Kafka commits any number in one.
 - The answers to CreateTopics and CreatePartitions wait until the new partitions have leaders, up to 20 s. Kafka answers before, and its
   brokers answer NOT_LEADER_OR_FOLLOWER for a moment.
-- An answer to DescribeConfigs, DescribeGroups, DescribeProducers or OffsetFetch has at most 64 MB. Each resource, group or partition
-  beyond that is POLICY_VIOLATION. Kafka has no limit.
+- An answer to DescribeConfigs, DescribeGroups, DescribeProducers, DescribeTransactions or OffsetFetch has at most 64 MB. Each resource,
+  group, partition or transactional id beyond that is POLICY_VIOLATION. Kafka has no limit.
 - A group refuses a member with more than 1,000 protocols or 4 MB of their names and metadata, or with more than 16 MB for all members
   together: GROUP_MAX_SIZE_REACHED. A SyncGroup with more than 8 MB of assignments is UNKNOWN_SERVER_ERROR. Kafka has no such limits, but
   cannot store a group beyond max.message.bytes of `__consumer_offsets`, 1 MB by default: that is UNKNOWN_SERVER_ERROR in both.
@@ -138,9 +156,10 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 
 ### Configs
 - Of the broker configs that Kafka lets change while it runs, these take effect: defaults of topic configs, the replication throttles,
-  `log.cleaner.…` except for the number of threads, `max.connections`, `max.connections.per.ip`, `num.replica.fetchers` and
-  `producer.id.expiration.ms`. Those without effect here, and unknown names, are stored, as by Kafka. The others, such as `listeners` and
-  `max.connections.per.ip.overrides`, are INVALID_REQUEST, so that a change is either effective or refused.
+  `log.cleaner.…` except for the number of threads, `max.connections`, `max.connections.per.ip`, `num.replica.fetchers`,
+  `producer.id.expiration.ms` and `transaction.partition.verification.enable`. Those without effect here, and unknown names, are stored, as
+  by Kafka. The others, such as `listeners` and `max.connections.per.ip.overrides`, are INVALID_REQUEST, so that a change is either
+  effective or refused.
 - `num.replica.fetchers` can at most double or halve at a time, as in Kafka. Kafka compares with the value of the broker that receives the
   request, here it is the controller's. A number of threads without effect here may have any value.
 - Broker loggers are ours, `barnabas.…`; a logger's level can also be set under the names of Kafka's classes that do the same work.
