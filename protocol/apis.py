@@ -146,6 +146,8 @@ DECLARED: dict[int, Api] = {
         Api(45, "AlterPartitionReassignments", "cluster", "alter_partition_reassignments", (0, 1), flexible=0, listeners=BOTH),
         Api(46, "ListPartitionReassignments", "cluster", "list_partition_reassignments", (0, 0), flexible=0, listeners=BOTH),
         Api(47, "OffsetDelete", "groups", "offset_delete", (0, 0)),
+        Api(48, "DescribeClientQuotas", "configs", "describe_client_quotas", (0, 1), flexible=1),
+        Api(49, "AlterClientQuotas", "configs", "alter_client_quotas", (0, 1), flexible=1, listeners=BOTH),
         Api(52, "Vote", "controller", "vote", (0, 2), flexible=0, listeners=CONTROLLER),
         Api(53, "BeginQuorumEpoch", "controller", "begin_quorum_epoch", (0, 1), flexible=1, listeners=CONTROLLER),
         Api(54, "EndQuorumEpoch", "controller", "end_quorum_epoch", (0, 1), flexible=1, listeners=CONTROLLER),

@@ -45,7 +45,8 @@ These are the differences that a client or an operator can notice. Everywhere el
 difference is a bug.
 
 ### Not there yet
-- Security: listeners are PLAINTEXT, there are no ACLs, quotas or delegation tokens.
+- Security: listeners are PLAINTEXT, there are no ACLs or delegation tokens. Quotas of users, client ids and IP addresses are stored and
+  described, and throttle nothing yet.
 - Share groups and streams groups. Their records in `__consumer_offsets` are left alone. Kafka Streams runs with
   `group.protocol=classic`, its default; with `streams` it says that the cluster does not support it.
 - Admin APIs that are not in the table.
@@ -133,6 +134,9 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - CreateTopics, DeleteTopics, CreatePartitions and IncrementalAlterConfigs for many topics or resources are committed in steps, each
   topic and resource whole. Other clients may see some of them before the answer, and a crash in between keeps the committed ones. Kafka
   commits all in one batch. A request beyond the limits is refused before the first step.
+- AlterClientQuotas for many entities is committed in steps, each entity whole. An entity that is named twice in it is not altered at all;
+  Kafka answers with an error too, but does what the first entry says. NaN is no value. The entity type ip takes addresses; Kafka also
+  takes names of hosts, which each broker resolves on its own.
 - DeleteGroups and OffsetDelete write 1,000 tombstones to a batch, each group's own last, so that any group can be deleted. If a consumer
   joins between two batches of its group's deletion, the group stays, without the offsets that are deleted by then (NON_EMPTY_GROUP).
   Kafka writes one batch, and fails if that exceeds max.message.bytes of `__consumer_offsets`.

@@ -127,6 +127,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.metadata",
         "broker.quorum",
         "broker.security.authorizer",
+        "broker.security.quotas.addresses",
+        "broker.security.quotas.client_quotas",
         *FACTS,
         "storage",
         "protocol",
@@ -135,6 +137,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.handlers": (
         "broker.handlers",
         *REPLICATION,
+        "broker.security.quotas.quota_filter",
         *FACTS,
         "broker.loop.cold_reads",
         "storage.errors",

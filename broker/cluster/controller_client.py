@@ -37,6 +37,7 @@ class ControllerClient:
         self.create_partitions = channel.create_partitions
         self.alter_configs = channel.alter_configs
         self.incremental_alter_configs = channel.incremental_alter_configs
+        self.alter_client_quotas = channel.alter_client_quotas
         self.elect_leaders = channel.elect_leaders
         self.unregister_broker = channel.unregister_broker
         self.alter_partition_reassignments = channel.alter_partition_reassignments

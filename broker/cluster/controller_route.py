@@ -24,6 +24,7 @@ from broker.network.context import RequestContext
 from broker.quorum.driver import QuorumDriver
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
@@ -122,6 +123,9 @@ class ControllerRoute:
 
     async def alter_configs(self, request: AlterConfigsRequest, client: RequestContext | None = None) -> AlterConfigsResponse:
         return await self._ask(request, lambda local: local.alter_configs(request, client), client=client)
+
+    async def alter_client_quotas(self, request: AlterClientQuotasRequest, client: RequestContext) -> AlterClientQuotasResponse:
+        return await self._ask(request, lambda local: local.alter_client_quotas(request, client), client=client)
 
     async def elect_leaders(self, request: ElectLeadersRequest, client: RequestContext | None = None) -> ElectLeadersResponse:
         return await self._ask(request, lambda local: local.elect_leaders(request, client), client=client)

@@ -22,6 +22,7 @@ from broker.metadata.config_entries import ConfigDescriber
 from config.server import ServerConfig
 
 if TYPE_CHECKING:
+    from broker.controller.client_quota_control import ClientQuotaControl
     from broker.controller.config_control import ConfigControl
     from broker.controller.feature_control import FeatureControl
     from broker.controller.partition_control import PartitionControl
@@ -96,6 +97,13 @@ class Controller:
 
             self._features = FeatureControl(self.state, self._node_id, self.config.min_insync_replicas)
         return self._features
+
+    @property
+    def client_quotas(self) -> ClientQuotaControl:
+        """Stateless, so it is created for each request."""
+        from broker.controller.client_quota_control import ClientQuotaControl
+
+        return ClientQuotaControl(self.state.client_quotas)
 
     @property
     def reassignments(self) -> Reassignments:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from broker.loop.deferred import Deferred
     from broker.network.context import RequestContext
     from broker.quorum.quorum import Quorum, SnapshotReader
+    from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
@@ -213,6 +214,11 @@ class LocalController:
         if configs.unclean_elections_altered != altered_before:
             self._writes.run(self._active.elections.elect_unclean())  # Kafka does so at the next check, 5 minutes later
         return response
+
+    async def alter_client_quotas(self, request: AlterClientQuotasRequest, client: RequestContext) -> AlterClientQuotasResponse:
+        told: Callable[[Any], None] = lambda response: self._changes.client_quotas_altered(request, response, client)  # noqa: E731
+        with self._logging_refusal("client quotas not changed", client):
+            return await self._writes.append_steps(self._active.client_quotas.alter(request), told)
 
     async def elect_leaders(self, request: ElectLeadersRequest, client: RequestContext | None = None) -> ElectLeadersResponse:
         from broker.controller.election_requests import elect_leaders

@@ -20,6 +20,12 @@ from protocol.uuids import uuid_to_text
 if TYPE_CHECKING:
     from broker.loop.clock import Clock
     from broker.network.context import RequestContext
+    from protocol.messages.alter_client_quotas import (
+        AlterClientQuotasRequest,
+        AlterClientQuotasResponse,
+        AlterClientQuotasResponseEntryData,
+        OpData,
+    )
     from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from protocol.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -106,6 +112,17 @@ class ChangeLog:
                 described = Fields(**_resource(result), changes=_changes(resource), **_client_fields(client))
                 self._log.info("config changed", "config changed %s", described)
 
+    def client_quotas_altered(self, request: AlterClientQuotasRequest, response: AlterClientQuotasResponse, client: RequestContext) -> None:
+        entries: list[Any] = list(request.entries) if len(request.entries) == len(response.entries) else []  # else one was named twice
+        for index, result in enumerate(response.entries):
+            if result.error_code:
+                if not self._log.omits("client quotas not changed"):
+                    self._refused("client quotas not changed", result.error_code, result.error_message, client, entity=_entity(result))
+            elif not request.validate_only and not self._log.omits("client quotas changed"):
+                changes = ",".join(map(_quota_change, entries[index].ops[:LOOKED_AT_CONFIGS_MAX])) if entries else None
+                described = Fields(entity=_entity(result), changes=changes, **_client_fields(client))
+                self._log.info("client quotas changed", "client quotas changed %s", described)
+
     def request_refused(self, what: str, error: KafkaError, client: RequestContext | None) -> None:
         """Log a request that was refused as a whole. `what` is a constant of this program, no text of a client."""
         self._refused(what, error.code, error.message, client)
@@ -127,6 +144,14 @@ def _resource(result: Any) -> dict[str, Any]:
     if result.resource_type == RESOURCE_TOPIC:
         return {"topic": result.resource_name}
     return {"resource_type": result.resource_type, "resource": result.resource_name}
+
+
+def _entity(result: AlterClientQuotasResponseEntryData) -> str:
+    return ",".join(f"{part.entity_type}={'<default>' if part.entity_name is None else part.entity_name}" for part in result.entity)
+
+
+def _quota_change(op: OpData) -> str:
+    return f"{op.key} removed" if op.remove else f"{op.key}={op.value:.15g}"
 
 
 def _changes(resource: Any) -> str:

@@ -10,11 +10,9 @@ from tests.clients.topics import create_topic
 from tests.support.java_host import JavaHost
 from tests.support.process import ServerProcess
 
-CONFIGS = "kafka.admin.ConfigCommand"
 PATIENCE_S = 25.0  # below the tools' own timeouts of 30 s and a minute
 
 TOOLS = [
-    (CONFIGS, "--entity-type users --entity-name u --alter --add-config producer_byte_rate=1024", "DESCRIBE_CLIENT_QUOTAS"),
     ("streams.StreamsGroupCommand", "--describe --group programs", "STREAMS_GROUP_DESCRIBE"),
     ("DelegationTokenCommand", "--describe --command-config /dev/null", "DESCRIBE_DELEGATION_TOKEN"),
     # The share consumer logs the error at once but throws it only when its poll is over.

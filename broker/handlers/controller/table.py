@@ -45,6 +45,7 @@ CONTROLLER: dict[str, Call] = {
     "assign_replicas_to_dirs": lambda controller, request, context: controller.assign_replicas_to_dirs(request),  # KIP-858
     "allocate_producer_ids": lambda controller, request, context: controller.allocate_producer_ids(request),
     # Requests of clients, which brokers forward.
+    "alter_client_quotas": lambda controller, request, context: controller.alter_client_quotas(request, context),
     "create_partitions": lambda controller, request, context: controller.create_partitions(request, context),
     "delete_topics": lambda controller, request, context: controller.delete_topics(request, context.api_version, context),
     "alter_partition_reassignments": lambda controller, request, context: controller.alter_partition_reassignments(request, context),
@@ -71,6 +72,7 @@ OWN_MODULES = {
 
 WITH_THE_RESPONSE_OF_CLIENTS = frozenset(
     (
+        "alter_client_quotas",
         "alter_configs",
         "alter_partition_reassignments",
         "create_partitions",

@@ -1,8 +1,8 @@
 """ClientQuotas: the quotas that the cluster's metadata sets, by entity. A part of the metadata's state: it changes when records of the
 metadata log are replayed.
 
-The parts of an entity are in the order of their types, which is that of Kafka's records too: client-id before user. The order of entities is
-that of their first records; Kafka's is that of a hash map.
+The parts of an entity are in the order of their types, as in Kafka's records: client-id before user. The order of entities is that of
+their first records; Kafka's is that of a hash map.
 
 Owner: ClusterState. Source: ClientQuotasImage, ClientQuotasDelta.
 """

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.configs import incremental_alter_configs
+from broker.handlers.configs import alter_client_quotas, incremental_alter_configs
 from broker.handlers.topics import create_partitions, create_topics, delete_topics, metadata
 from broker.metadata.change_log import LOOKED_AT_CONFIGS_MAX, ChangeLog
 from broker.observability.limited_log import EVENT_LINES_MAX
 from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
@@ -190,3 +191,20 @@ async def test_many_topics_are_a_few_lines_and_a_count(tmp_path: Path, caplog: p
 
     assert len(caplog.messages) == EVENT_LINES_MAX + 1
     assert caplog.messages[-1] == f"topic created: {500 - EVENT_LINES_MAX} more lines were left out in the last 60 s"
+
+
+async def test_changed_and_refused_quotas_are_told_with_their_entity(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    room = await open_room(tmp_path)
+    both = [EntityData(entity_type="user", entity_name="a b"), EntityData(entity_type="client-id", entity_name=None)]
+    ops = [OpData(key="producer_byte_rate", value=1048576.0), OpData(key="request_percentage", remove=True)]
+
+    await call(room, alter_client_quotas, 1, AlterClientQuotasRequest(entries=[EntryData(entity=both, ops=ops)]))
+    refused = EntryData(entity=both[:1], ops=[OpData(key="bad", value=1.0)])
+    await call(room, alter_client_quotas, 1, AlterClientQuotasRequest(entries=[refused]))
+    await call(room, alter_client_quotas, 1, AlterClientQuotasRequest(entries=[EntryData(entity=both, ops=ops)], validate_only=True))
+
+    assert caplog.messages == [
+        'client quotas changed entity="client-id=<default>,user=a b" '
+        f'changes="producer_byte_rate=1048576,request_percentage removed" {WHO}',
+        f'client quotas not changed entity="user=a b" error=INVALID_REQUEST reason="Invalid configuration key bad" {WHO}',
+    ]
