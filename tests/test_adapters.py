@@ -38,8 +38,13 @@ MODULES = {
 HARMLESS_NAMES = {
     "random.Random",  # a class, whose seed the caller chooses
     "socket.AF_INET", "socket.AF_INET6", "socket.inet_ntop", "socket.inet_pton",  # an address as bytes or as text
+    # TLS between buffers in memory:
+    "ssl.SSLContext", "ssl.MemoryBIO", "ssl.PROTOCOL_TLS_SERVER", "ssl.PROTOCOL_TLS_CLIENT", "ssl.TLSVersion", "ssl._SSLMethod",
+    "ssl.CERT_NONE", "ssl.CERT_OPTIONAL", "ssl.CERT_REQUIRED", "ssl.VERIFY_X509_PARTIAL_CHAIN",
+    "ssl.OP_NO_COMPRESSION", "ssl.OP_NO_RENEGOTIATION",
+    "ssl.SSLError", "ssl.SSLCertVerificationError", "ssl.SSLEOFError", "ssl.SSLWantReadError", "ssl.SSLZeroReturnError",
 }  # fmt: skip
-JUDGED_BY_NAME = ("random", "socket")
+JUDGED_BY_NAME = ("random", "socket", "ssl")
 """Modules whose import says nothing: what is taken of them is judged where it stands."""
 OF_OS = {"urandom": RANDOMNESS, "getrandom": RANDOMNESS, "times": TIME, "sendfile": SOCKETS} | dict.fromkeys(
     ("abort", "cpu_count", "environ", "fork", "getpid", "getppid", "kill", "sched_getaffinity", "sysconf", "_exit", "execv"), PROCESSES
@@ -61,6 +66,7 @@ ADAPTERS = {
     "broker/network/sockets.py",
     "broker/network/transport_layer.py",
     "broker/platform.py",
+    "broker/security/tls/files.py",
     "broker/server/process.py",
     "broker/server/unused_memory.py",
     "storage/disk.py",
