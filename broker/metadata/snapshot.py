@@ -14,7 +14,12 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker.metadata.features import GROUP_VERSION_FEATURE, METADATA_VERSION_FEATURE, METADATA_VERSION_LEVEL
+from broker.metadata.features import (
+    GROUP_VERSION_FEATURE,
+    METADATA_VERSION_FEATURE,
+    METADATA_VERSION_LEVEL,
+    TRANSACTION_VERSION_FEATURE,
+)
 from broker.metadata.record_format import read_metadata_batches
 from broker.quorum.log import check_is_whole
 from broker.quorum.opening import BOOTSTRAP_FILE
@@ -87,6 +92,7 @@ def read_bootstrap_records(directory: Path, disk: Disk = SYSTEM_DISK) -> list[An
         return [
             FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=METADATA_VERSION_LEVEL),
             FeatureLevelRecord(name=GROUP_VERSION_FEATURE, feature_level=1),
+            FeatureLevelRecord(name=TRANSACTION_VERSION_FEATURE, feature_level=2),
         ]
     return _read_records(path, disk)
 

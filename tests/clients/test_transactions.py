@@ -97,7 +97,9 @@ def test_a_transaction_that_times_out_is_aborted(make_server: MakeServer, make_p
     assert read(server, "t", count=1) == ["in time"]
     with pytest.raises(Exception) as refused:
         late.commit()
-    assert late.is_fenced(refused.value), refused.value
+    # A commit with the epoch before the abort is INVALID_TXN_STATE at version 2, from Apache Kafka too.
+    assert late.is_fenced(refused.value) or "InvalidTxnState" in str(refused.value), refused.value
+    assert read(server, "t", count=1) == ["in time"]
 
 
 def test_a_transaction_stays_open_over_a_crash_of_the_broker(make_server: MakeServer, make_producer: MakeProducer) -> None:

@@ -139,6 +139,7 @@ def registration_request(node_id: int, incarnation: int = 1, cluster_id: str = "
             Feature(name="metadata.version", min_supported_version=7, max_supported_version=25),
             Feature(name="eligible.leader.replicas.version", min_supported_version=0, max_supported_version=1),
             Feature(name="group.version", min_supported_version=0, max_supported_version=1),
+            Feature(name="transaction.version", min_supported_version=0, max_supported_version=2),
         ],
         rack="r",
         log_dirs=[directory(node_id)],

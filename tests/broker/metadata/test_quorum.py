@@ -21,9 +21,9 @@ async def test_a_new_log_begins_with_the_leader_the_bootstrap_and_this_broker(tm
     room = await open_room(tmp_path)
 
     assert room.quorum.epoch == 1
-    assert room.cache.state.features == {"metadata.version": 25, "group.version": 1}
+    assert room.cache.state.features == {"metadata.version": 25, "group.version": 1, "transaction.version": 2}
     assert room.cache.brokers[1].is_active
-    assert room.cache.brokers[1].epoch == 5
+    assert room.cache.brokers[1].epoch == 6
     await room.close()
 
 
