@@ -8,17 +8,21 @@ from broker.metadata.cluster_state import RESOURCE_BROKER, ClusterState
 from broker.metadata.dynamic_configs import LIVE_SETTINGS, DynamicSettings
 from config.cordoned import CORDONED_LOG_DIRS
 from config.server import ServerConfig
+from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.stored.metadata_records import ConfigRecord
+from tests.clients.topics import create_topic
 from tests.support.broker import BrokerProcess
+from tests.support.raw_transactions import produce
 from tests.support.wire import WireClient
 
 
-def alter(client: WireClient, key: str, value: str | None) -> None:
+def alter(client: WireClient, key: str, value: str | None, broker: str = "1") -> None:
+    """Of broker 1, or of all if `broker` is empty."""
     config = AlterableConfig(name=key, config_operation=0 if value is not None else 1, value=value)
-    resource = AlterConfigsResource(resource_type=RESOURCE_BROKER, resource_name="1", configs=[config])
+    resource = AlterConfigsResource(resource_type=RESOURCE_BROKER, resource_name=broker, configs=[config])
     answer = client.request(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     assert answer.responses[0].error_code == 0, answer
 
@@ -46,6 +50,25 @@ def test_a_lower_limit_of_connections_counts_at_once(tmp_path: Path) -> None:
         broker.stop()
 
     assert (before, limited, after) == (True, False, True)
+
+
+def test_transactions_are_not_verified_while_that_is_off(tmp_path: Path) -> None:
+    """Batches of producers that no coordinator knows, by a version of Produce whose partitions are verified."""
+    name = "transaction.partition.verification.enable"
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    try:
+        create_topic(broker, "t")
+        with WireClient(broker.host, broker.port) as client:
+            errors = []
+            for producer_id, value in enumerate(("true", "false", None), start=1):
+                alter(client, name, value, broker="")
+                errors.append(produce(client.request, "unknown", (producer_id, 0), "t"))
+    finally:
+        broker.stop()
+
+    assert errors[1] is ErrorCode.NONE
+    assert errors[0] is errors[2] is not ErrorCode.NONE
 
 
 def test_the_number_of_fetchers_is_described_as_a_dynamic_config(tmp_path: Path) -> None:
