@@ -119,10 +119,10 @@ class HangingTransactions:
             if partition.is_leader:
                 for entry in tuple(partition.log.producers.open_transactions):
                     start_offset = entry.current_transaction_first_offset
-                    assert start_offset is not None, "it is open"
-                    is_open.add(
-                        OpenTransaction(partition.topic, partition.partition, entry.producer_id, entry.producer_epoch, start_offset)
-                    )
+                    if start_offset is not None:  # else the disk failed while its end was noted
+                        is_open.add(
+                            OpenTransaction(partition.topic, partition.partition, entry.producer_id, entry.producer_epoch, start_offset)
+                        )
             yield
         self._named &= is_open
         self._to_ask.extend(sorted((is_open & self._seen) - self._named))
