@@ -137,6 +137,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.handlers": (
         "broker.handlers",
         *REPLICATION,
+        "broker.security.quotas.client_quotas",
         "broker.security.quotas.quota_filter",
         *FACTS,
         "broker.loop.cold_reads",

@@ -12,8 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.turns import in_turns_if_many
+from broker.loop.turns import Work, at_once_or_in_turns
 from broker.network.context import RequestContext
+from broker.security.quotas.client_quotas import ClientQuotas
 from broker.security.quotas.quota_filter import QuotaFilter
 from protocol.errors import KafkaError
 from protocol.messages.describe_client_quotas import (
@@ -29,18 +30,24 @@ def build(services: Services) -> Handler:
     quotas = services.metadata.state.client_quotas
 
     def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> Any:
-        matching = QuotaFilter(request.components, is_strict=request.strict)
-        entries = [
-            EntryData(
-                entity=[EntityData(entity_type=part.entity_type, entity_name=part.name) for part in entity],
-                values=[ValueData(key=key, value=value) for key, value in values.items()],
-            )
-            for entity, values in quotas.by_entity.items()
-            if matching.matches(entity)
-        ]
-        return in_turns_if_many(DescribeClientQuotasResponse(entries=entries), [entries])
+        return at_once_or_in_turns(_answer(quotas, request))
 
     return handle
+
+
+def _answer(quotas: ClientQuotas, request: DescribeClientQuotasRequest) -> Work:
+    matching = QuotaFilter(request.components, is_strict=request.strict)
+    entries = []
+    for entity, values in list(quotas.by_entity.items()):
+        if matching.matches(entity):
+            entries.append(
+                EntryData(
+                    entity=[EntityData(entity_type=part.entity_type, entity_name=part.name) for part in entity],
+                    values=[ValueData(key=key, value=value) for key, value in values.items()],
+                )
+            )
+        yield
+    return DescribeClientQuotasResponse(entries=entries)
 
 
 def error_response(request: DescribeClientQuotasRequest, error: KafkaError) -> DescribeClientQuotasResponse:

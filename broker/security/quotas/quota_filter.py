@@ -26,7 +26,8 @@ class QuotaFilter:
             self._add(component)
         types = self._exact.keys() | self._specified
         if IP in types and len(types) > 1:
-            raise _invalid("Invalid entity filter component combination. An ip component goes with no user or client-id component.")
+            why = "IP filter component should not be used with user or clientId filter component."
+            raise _invalid(f"Invalid entity filter component combination. {why}")
 
     def matches(self, entity: QuotaEntity) -> bool:
         """Whether the entity has a part for each component and, if the filter is strict, no others."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from broker.security.quotas.client_quota_manager import ClientQuotaManager, RequestQuotaManager
+from broker.security.quotas.client_quotas import ClientQuota, ClientQuotas
 from broker.security.quotas.client_sensors import ClientSensors
 from broker.security.quotas.connection_rates import ConnectionRates
 from broker.security.quotas.controller_mutation_quota import ControllerMutationQuotaManager
@@ -71,6 +72,10 @@ class QuotaManagers:
             return False
         manager.set_limit(scope, limit)
         return True
+
+    def follow(self, changed: Iterable[ClientQuota], quotas: ClientQuotas) -> list[ClientQuota]:
+        """Sets the limits of what has changed in the metadata's `quotas`. Returns what was ignored."""
+        return [quota for quota in changed if not self.update(quota.entity, quota.key, quotas.find(quota.entity, quota.key))]
 
     def expire(self, now_ms: int) -> None:
         """Drop what was measured of clients that were idle for an hour."""

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from broker.handlers.configs import alter_client_quotas, describe_client_quotas
+from broker.security.quotas.client_quotas import make_entity, quota_record
 from protocol.codec import decode, encode
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse, EntityData, EntryData, OpData
 from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from tests.broker.metadata.room import Room, context, open_room
+from tests.support.turns import finished
 
 VERSIONS = pytest.mark.parametrize("version", [0, 1])
 
@@ -76,6 +78,16 @@ async def test_what_is_only_validated_and_what_is_refused_changes_nothing(tmp_pa
 
     assert refused == [(ErrorCode.INVALID_REQUEST, "Invalid configuration key bad")]
     assert describe(room, version) == {}
+
+
+async def test_many_entities_are_described_in_turns(tmp_path: Path) -> None:
+    room = await open_room(tmp_path)
+    room.cache.apply_committed([quota_record(make_entity([("user", str(index))]), "producer_byte_rate", 1.0) for index in range(2000)])
+
+    work = describe_client_quotas.build(room.services)(context(1), DescribeClientQuotasRequest())
+    room.cache.apply_committed([quota_record(make_entity([("user", "0")]), "producer_byte_rate", None)])
+
+    assert len(finished(work).entries) == 2000
 
 
 async def test_a_request_without_entries_has_an_answer_without(tmp_path: Path) -> None:

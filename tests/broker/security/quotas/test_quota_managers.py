@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from broker.metadata.cluster_state import ClusterState
+from broker.security.quotas.client_quotas import ClientQuota, make_entity, quota_record
 from broker.security.quotas.client_sensors import IDLE_SENSOR_EXPIRY_MS, UNLIMITED
 from broker.security.quotas.quota_managers import QuotaManagers
 from broker.security.quotas.quota_metrics import sanitize
@@ -75,6 +77,25 @@ def test_what_means_nothing_is_ignored(quotas: QuotaManagers, entity: list[tuple
 
     assert not any(each.is_enabled for each in (quotas.produce, quotas.fetch, quotas.request, quotas.controller_mutation))
     assert not quotas.connection_rates.is_enabled
+
+
+def test_quotas_follow_the_metadata(quotas: QuotaManagers) -> None:
+    state = ClusterState()
+    user, address = make_entity([("user", "a")]), make_entity([("ip", "10.0.0.1")])
+    for record in (quota_record(user, "producer_byte_rate", 5.0), quota_record(address, "connection_creation_rate", 7.0)):
+        state.replay(record)
+    state.replay(quota_record(user, "of.the.future", 1.0))
+
+    ignored = quotas.follow(state.take_delta().changed_client_quotas, state.client_quotas)
+
+    assert ignored == [ClientQuota(user, "of.the.future")]
+    assert quotas.produce.limit_of("a", "c") == 5
+    assert quotas.connection_rates.address_limit("10.0.0.1") == 7
+
+    state.replay(quota_record(user, "producer_byte_rate", None))
+    quotas.follow(state.take_delta().changed_client_quotas, state.client_quotas)
+
+    assert not quotas.produce.is_enabled
 
 
 def test_idle_clients_are_forgotten_by_all(quotas: QuotaManagers) -> None:
