@@ -1,7 +1,4 @@
-"""How PKCS12 files are encrypted by a password: PBES2 with AES, as keytool and openssl write today, and triple DES.
-
-RC2 with 40 bits, by which older Java encrypted certificates, is in no library that we use: a file with it is refused by a line that says
-how to write it again.
+"""How PKCS12 files are encrypted by a password: PBES2 with AES, as keytool and openssl write today, triple DES, and RC2 of older Java.
 
 Source: RFC 7292, appendix B; RFC 8018.
 """
@@ -9,8 +6,8 @@ Source: RFC 7292, appendix B; RFC 8018.
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
+from broker.security.tls import rc2
 from broker.security.tls.der import INTEGER, OCTET_STRING, SEQUENCE, Element, children_of, content_of, object_identifier
 from broker.security.tls.jks import PasswordError, StoreError
 
@@ -20,8 +17,8 @@ ITERATIONS_MAX = 1_000_000
 
 _PBES2 = "1.2.840.113549.1.5.13"
 _PBKDF2 = "1.2.840.113549.1.5.12"
-_TRIPLE_DES_SHA1 = "1.2.840.113549.1.12.1.3"
-_RC2 = ("1.2.840.113549.1.12.1.5", "1.2.840.113549.1.12.1.6")
+_TRIPLE_DES = "1.2.840.113549.1.12.1.3"
+_RC2_KEY_SIZES = {"1.2.840.113549.1.12.1.5": 16, "1.2.840.113549.1.12.1.6": 5}
 _AES_KEY_SIZES = {"2.16.840.1.101.3.4.1.2": 16, "2.16.840.1.101.3.4.1.22": 24, "2.16.840.1.101.3.4.1.42": 32}
 _HASHES = {
     "1.3.14.3.2.26": "sha1",
@@ -65,57 +62,57 @@ def decrypt(algorithm: Element, content: bytes, password: str) -> bytes:
     """The plain content. Raises StoreError, and PasswordError if the padding shows that the password does not fit."""
     identifier, *parameters = children_of(algorithm, SEQUENCE, 1)
     number = object_identifier(identifier)
-    if number in _RC2:
-        why = "its certificates are encrypted with RC2, as by Java before 17, which is not supported: write it again with Java 17's"
-        raise StoreError(f"{why} `keytool -importkeystore`")
-    if number == _PBES2 and parameters:
-        cipher, vector = _pbes2(parameters[0], password)
-    elif number == _TRIPLE_DES_SHA1 and parameters:
-        cipher, vector = _triple_des(parameters[0], password)
+    if not parameters or not content or len(content) % 8:
+        raise StoreError("an encrypted part is cut off")
+    if number == _PBES2:
+        block_size, plain = 16, _decrypt_pbes2(parameters[0], content, password)
+    elif number == _TRIPLE_DES:
+        block_size, plain = 8, _decrypt_triple_des(parameters[0], content, password)
+    elif number in _RC2_KEY_SIZES:
+        key, vector = _derive_both(parameters[0], password, _RC2_KEY_SIZES[number])
+        block_size, plain = 8, rc2.decrypt_cbc(key, vector, content)
     else:
         raise StoreError(f"the PKCS12 file's encryption {number} is not supported")
-    from cryptography.hazmat.primitives.ciphers import Cipher, modes
-
-    block_size = len(vector)
-    if not content or len(content) % block_size:
-        raise StoreError("an encrypted part is cut off")
-    decryptor = Cipher(cipher, modes.CBC(vector)).decryptor()
-    plain: bytes = decryptor.update(content) + decryptor.finalize()
     padding = plain[-1]
     if not 1 <= padding <= block_size or plain[-padding:] != bytes((padding,)) * padding:
         raise PasswordError("the password does not fit")
     return plain[:-padding]
 
 
-def _pbes2(parameters: Element, password: str) -> tuple[Any, bytes]:
-    """The cipher with its key, and the initialization vector."""
+def _decrypt_pbes2(parameters: Element, content: bytes, password: str) -> bytes:
     derivation, scheme = children_of(parameters, SEQUENCE, 2)[:2]
     kind, details = children_of(derivation, SEQUENCE, 2)[:2]
     cipher_kind, vector = children_of(scheme, SEQUENCE, 2)[:2]
     key_size = _AES_KEY_SIZES.get(object_identifier(cipher_kind))
-    if object_identifier(kind) != _PBKDF2 or key_size is None:
-        raise StoreError("the PKCS12 file's encryption is neither AES nor triple DES by PBKDF2")
+    if object_identifier(kind) != _PBKDF2 or key_size is None or len(vector.content) != 16 or len(content) % 16:
+        raise StoreError("the PKCS12 file's encryption is not AES by PBKDF2")
     salt, iterations, *rest = children_of(details, SEQUENCE, 2)
     function = next((element for element in rest if element.tag == SEQUENCE), None)
     hmac_hash = _HMACS.get(object_identifier(children_of(function, SEQUENCE, 1)[0])) if function else "sha1"
     if hmac_hash is None:
         raise StoreError("the PKCS12 file's HMAC is not supported")
-    count = _number(iterations)
-    key = hashlib.pbkdf2_hmac(hmac_hash, password.encode(), content_of(salt, OCTET_STRING), count, key_size)
+    key = hashlib.pbkdf2_hmac(hmac_hash, password.encode(), content_of(salt, OCTET_STRING), _number(iterations), key_size)
+    from cryptography.hazmat.primitives.ciphers import Cipher, modes
     from cryptography.hazmat.primitives.ciphers.algorithms import AES
 
-    return AES(key), content_of(vector, OCTET_STRING)
+    decryptor = Cipher(AES(key), modes.CBC(content_of(vector, OCTET_STRING))).decryptor()
+    return decryptor.update(content) + decryptor.finalize()
 
 
-def _triple_des(parameters: Element, password: str) -> tuple[Any, bytes]:
-    salt, iterations = children_of(parameters, SEQUENCE, 2)[:2]
-    count = _number(iterations)
-    key, vector = (
-        derive("sha1", password, content_of(salt, OCTET_STRING), count, purpose, size) for purpose, size in ((FOR_KEY, 24), (FOR_VECTOR, 8))
-    )
+def _decrypt_triple_des(parameters: Element, content: bytes, password: str) -> bytes:
+    key, vector = _derive_both(parameters, password, 24)
     from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
+    from cryptography.hazmat.primitives.ciphers import Cipher, modes
 
-    return TripleDES(key), vector
+    decryptor = Cipher(TripleDES(key), modes.CBC(vector)).decryptor()
+    return decryptor.update(content) + decryptor.finalize()
+
+
+def _derive_both(parameters: Element, password: str, key_size: int) -> tuple[bytes, bytes]:
+    """Key and initialization vector of PKCS12's own ways to encrypt."""
+    salt_element, iterations = children_of(parameters, SEQUENCE, 2)[:2]
+    salt, count = content_of(salt_element, OCTET_STRING), _number(iterations)
+    return derive("sha1", password, salt, count, FOR_KEY, key_size), derive("sha1", password, salt, count, FOR_VECTOR, 8)
 
 
 def _number(element: Element) -> int:

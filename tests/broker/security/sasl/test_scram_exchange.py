@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 
 import pytest
+from kafka.net.sasl.scram import ScramClient as KafkaPythonClient
 
 from broker.security.sasl import scram
 from broker.security.sasl.exchange import Identity, SaslAuthenticationError, SaslError
@@ -76,6 +77,17 @@ def test_client_with_the_password_and_server_trust_each_other(store: Store, mech
 
     assert client.is_complete
     assert server.identity == Identity(name)
+
+
+@pytest.mark.parametrize("mechanism", ScramMechanism)
+def test_client_of_kafka_python_is_let_in(store: Store, mechanism: ScramMechanism) -> None:
+    """A client that was not written here, and checks the server's signature."""
+    server, client = make_server(store, mechanism), KafkaPythonClient("userB", "passwordB", mechanism.mechanism_name)
+
+    client.process_server_first_message(server.evaluate(client.first_message()))
+    client.process_server_final_message(server.evaluate(client.final_message()))
+
+    assert server.identity == Identity("userB")
 
 
 def test_wrong_password_is_refused_with_the_proof(store: Store) -> None:

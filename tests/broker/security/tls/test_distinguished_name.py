@@ -6,6 +6,7 @@ import pytest
 
 from broker.security.tls.der import DerError
 from broker.security.tls.distinguished_name import name_text
+from tests.broker.security.java_answers import java_names
 from tests.broker.security.tls.der_writer import (
     BITS,
     BMP,
@@ -21,7 +22,6 @@ from tests.broker.security.tls.der_writer import (
     name,
     tlv,
 )
-from tests.broker.security.tls.java_names import java_names
 from tests.support.kafka import missing_java
 from tests.support.requirements import needs
 

@@ -6,7 +6,7 @@ import pytest
 
 from broker.security.tls.principal_mapping import NoMatchingRuleError, PrincipalMapper
 from config.properties import ConfigError
-from tests.broker.security.tls.java_names import kafka_principals
+from tests.broker.security.java_answers import kafka_principals
 from tests.support.kafka import missing_java
 from tests.support.requirements import needs
 

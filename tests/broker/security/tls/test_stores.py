@@ -46,6 +46,9 @@ KEY_STORES = [
     pytest.param(store("server.p12", "PKCS12"), id="PKCS12 of keytool", marks=needs_cryptography),
     pytest.param(store("server.p12", "JKS"), id="PKCS12 of keytool, called JKS", marks=needs_cryptography),
     pytest.param(store("bundle.p12", "PKCS12"), id="PKCS12 of openssl", marks=needs_cryptography),
+    pytest.param(store("triple-des.p12", "PKCS12"), id="PKCS12 with triple DES", marks=needs_cryptography),
+    pytest.param(store("plain-certificates.p12", "PKCS12"), id="PKCS12 with plain certificates"),
+    pytest.param(store("legacy.p12", "PKCS12"), id="PKCS12 of older Java"),
     pytest.param(pem_key("server"), id="PEM in properties"),
     pytest.param(
         {**pem_key("server"), "keystore_key": text("server-encrypted.key"), "key_password": KEY_PASSWORD}, id="encrypted PEM in properties"
@@ -124,10 +127,12 @@ def test_certificate_of_openssl_is_not_trusted_as_in_java() -> None:
         load_trust(TlsSettings(**trust_store("openssl-trust.p12", "PKCS12")), read_store_file)
 
 
-@pytest.mark.parametrize("name", ["legacy.p12", "legacy-trust.p12"])
-def test_rc2_is_refused_with_what_helps(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"^ssl\.truststore\.location: .*RC2.* `keytool -importkeystore`"):
-        load_trust(TlsSettings(**trust_store(name, "PKCS12")), read_store_file)
+def test_trust_store_of_older_java() -> None:
+    """Its certificates are encrypted with RC2 and 40 bits."""
+    trusted = load_trust(TlsSettings(**trust_store("legacy-trust.p12", "JKS")), read_store_file)
+
+    assert trusted is not None
+    assert [certificate.subject_text for certificate in trusted] == [CA_NAME]
 
 
 def test_nothing_is_loaded_where_nothing_is_set() -> None:

@@ -31,6 +31,9 @@ cat intermediate.pem >>server.pem
 openssl pkcs8 -topk8 -in server.key -out server-encrypted.key -v2 aes-256-cbc -passout pass:key-secret
 openssl pkcs12 -export -inkey server.key -in server.pem -out bundle.p12 -name kafka -passout pass:store-secret
 openssl pkcs12 -export -inkey rsa.key -in rsa.pem -out rsa.p12 -name kafka -passout pass:store-secret
+openssl pkcs12 -export -inkey server.key -in server.pem -out triple-des.p12 -name kafka -passout pass:store-secret \
+    -certpbe PBE-SHA1-3DES -keypbe PBE-SHA1-3DES -macalg sha1
+openssl pkcs12 -export -inkey server.key -in server.pem -out plain-certificates.p12 -name kafka -passout pass:store-secret -certpbe NONE
 openssl pkcs12 -export -nokeys -in ca.pem -out openssl-trust.p12 -passout pass:store-secret
 keytool() { command keytool -J-Duser.language=en "$@" 2>/dev/null; }
 keytool -importkeystore -srckeystore bundle.p12 -srcstorepass store-secret -destkeystore server.p12 -deststoretype PKCS12 -deststorepass store-secret
