@@ -59,8 +59,9 @@ def shell_class_path() -> str:
     return class_path_of("kafka-shell", SHELL_JARS)
 
 
-def class_path_of(name: str, jars: Sequence[tuple[str, str, str]]) -> str:
-    """The class path of these jars and what they need, in a folder of that name; downloaded as `kafka_jars` is."""
+def class_path_of(name: str, jars: Sequence[tuple[str, ...]]) -> str:
+    """The class path of these jars and what they need, in a folder of that name; downloaded as `kafka_jars` is. A jar is its group,
+    artifact, version and, if it has one, classifier."""
     target = cache_dir() / f"{name}-{KAFKA_VERSION}"
     require(missing_java(target))
     if not target.is_dir():
@@ -125,7 +126,7 @@ def _jars_dir() -> Path:
     return cache_dir() / f"kafka-{KAFKA_VERSION}"
 
 
-def _download_jars(target: Path, jars: Sequence[tuple[str, str, str]]) -> None:
+def _download_jars(target: Path, jars: Sequence[tuple[str, ...]]) -> None:
     """Downloads beside the target and renames: a folder that exists is complete, however many runs race for it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
@@ -143,10 +144,10 @@ def _download_jars(target: Path, jars: Sequence[tuple[str, str, str]]) -> None:
                 raise
 
 
-def _pom(jars: Sequence[tuple[str, str, str]]) -> str:
+def _pom(jars: Sequence[tuple[str, ...]]) -> str:
+    names = ("groupId", "artifactId", "version", "classifier")
     dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
-        for group, artifact, version in jars
+        f"<dependency>{''.join(f'<{name}>{value}</{name}>' for name, value in zip(names, jar, strict=False))}</dependency>" for jar in jars
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'

@@ -1,0 +1,1 @@
+"""Suites that others wrote for Apache Kafka, run against this broker."""
