@@ -124,6 +124,9 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
   request yet, answers NOT_ENOUGH_REPLICAS, which is retried. Kafka hands on OPERATION_NOT_ATTEMPTED, which ends the transaction.
 - AddOffsetsToTxn is COORDINATOR_NOT_AVAILABLE until `__consumer_offsets` exists. Kafka adds a partition that does not exist.
 - Where the coordinator's broker does not know AddPartitionsToTxn 4, a batch is not appended. Kafka appends it without verification.
+- A transactional batch for an internal topic is INVALID_TOPIC_EXCEPTION. Kafka asks the coordinator first, which may refuse it before.
+- AddPartitionsToTxn 4 and 5 without transactions, and a WriteTxnMarkers that names a partition twice for a producer, are answered. Kafka
+  never answers them. A marker with negative epochs is INVALID_PRODUCER_EPOCH, in Kafka UNKNOWN_SERVER_ERROR.
 - A pattern of ListTransactions has at most 4,000 characters, and 4,000 instructions when it is compiled. An id of more than 255 characters
   matches none.
 

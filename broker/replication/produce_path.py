@@ -114,7 +114,7 @@ class ProducePath:
                     records, acks=acks, now_ms=now_ms, origin=origin, is_zstd_allowed=is_zstd_allowed, transaction=transaction
                 )
             except KafkaError as error:
-                self.note_refusal(result, error, records, now_ms)
+                self._refuse_append(result, error, records, now_ms)
                 continue
             except StorageError as error:
                 assert partition is not None
@@ -214,9 +214,16 @@ class ProducePath:
         is_done = self._waiting.produces.try_complete_else_watch(operation, tuple(pending), timeout_ms)
         return None if is_done else operation
 
+    def _refuse_append(self, result: PartitionAppendResult, error: KafkaError, records: memoryview | PreparedBatch, now_ms: int) -> None:
+        self.note_refusal(result, error, records, now_ms)
+        is_log_asked = result.error_code not in EXPECTED_APPEND_ERRORS and not isinstance(error, NotOneBatchError)
+        if is_log_asked and (partition := self._hosted.find(result.topic, result.partition)) is not None:
+            result.log_start_offset = partition.log.log_start_offset  # sent with errors about the records, as in Kafka
+
     def note_refusal(self, result: PartitionAppendResult, error: KafkaError, records: memoryview | PreparedBatch, now_ms: int) -> None:
         """Fail the result of a batch that is not appended, and count it. A caller that refuses batches before the append says so here: the
-        producer's next batch may be on its way, and is then out of order for the same reason."""
+        producer's next batch may be on its way, and is then out of order for the same reason. As in Kafka, it is told no log start
+        offset."""
         if error.code in CAUSES:
             self._refused_sequences.record(result.topic, result.partition, records, error.code, now_ms)
         elif (
@@ -227,9 +234,6 @@ class ProducePath:
         result.fail(error.code, error.message)
         if isinstance(error, RecordValidationError):
             result.record_errors = error.record_errors
-        is_log_asked = error.code not in EXPECTED_APPEND_ERRORS and not isinstance(error, NotOneBatchError)
-        if is_log_asked and (partition := self._hosted.find(result.topic, result.partition)) is not None:
-            result.log_start_offset = partition.log.log_start_offset  # sent with errors about the records, as in Kafka
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # else clients could fill the metrics with unknown names
             metrics = self._metrics.topic(result.topic)
             metrics.total_produce_requests += 1

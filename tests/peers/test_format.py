@@ -106,7 +106,7 @@ LISTENERS = {
 }
 VOTERS = "1@localhost:9093:JEXY6aqzQY-32P5TStzaFg,2@controller-2.example:9094:MvDxzVmcRsaTz33bUuRU6A"
 OTHER_VOTERS = "3@localhost:9093:JEXY6aqzQY-32P5TStzaFg"
-NOTHING_NEW = ("--feature", "group.version=0", "--feature", "transaction.version=0")
+NOTHING_NEW = ("--feature", "group.version=0")
 LATEST_WITHOUT_NEW = ("-r", "4.3", *NOTHING_NEW, "-f", "share.version=0", "-f", "streams.version=0")
 CASES: list[tuple[str, tuple[str, ...]]] = [
     ("broker,controller", ("-r", "4.0-IV3", *NOTHING_NEW)),  # refused: who votes is not said

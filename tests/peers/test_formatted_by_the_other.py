@@ -13,7 +13,7 @@ from tests.support.kafka import KafkaServer, java_command
 from tests.support.process import free_port
 from tests.support.quorum import CLUSTER_ID, DynamicQuorum, QuorumNode, until
 
-NOT_HERE = ("group.version", "transaction.version", "share.version", "streams.version")
+NOT_HERE = ("group.version", "share.version", "streams.version")
 OPTIONS = ("--release-version", "4.3-IV0", *(word for name in NOT_HERE for word in ("--feature", f"{name}=0")))
 
 

@@ -3,8 +3,8 @@
 Behaviour:
 - A client (v0–v3) adds partitions to its transaction. A broker (v4, v5) asks for many transactions at once, each to be added to or verified
 (verify_only). The answer comes when the last one is decided: what is added is committed then.
-- A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION. Then the others of its transaction are OPERATION_NOT_ATTEMPTED, and nothing
-is added.
+- A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, one of an internal topic TOPIC_AUTHORIZATION_FAILED for a client. Then the
+others of its transaction are OPERATION_NOT_ATTEMPTED, and nothing is added.
 - While the markers of the transaction before are being written, the request waits for them, for add.partitions.to.txn.retry.backoff.max.ms
 at most; then it is CONCURRENT_TRANSACTIONS. Kafka answers that at once.
 - INVALID_PRODUCER_ID_MAPPING; PRODUCER_FENCED; INVALID_REQUEST for an empty transactional id; NOT_COORDINATOR and
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
 from broker.loop.turns import Work, at_once_or_in_turns
+from broker.metadata.image import INTERNAL_TOPICS
 from broker.metadata.metadata_cache import MetadataCache
 from broker.network.context import RequestContext
 from broker.transactions.add_partitions import AddPartitions
@@ -72,8 +73,8 @@ class AddPartitionsToTxnHandler:
         is_of_broker = version >= VERSION_OF_BROKERS
         begun: list[_Begun] = []
         for transaction in request.transactions if is_of_broker else [_of_client(request)]:
-            partitions, unknown = yield from self._find(transaction.topics)
-            outcome = unknown if unknown is not None else self._begin(transaction, partitions, version)
+            partitions, refused = yield from self._find(transaction.topics, is_of_broker=is_of_broker)
+            outcome = refused if refused is not None else self._begin(transaction, partitions, version)
             begun.append(_Begun(transaction, outcome))
             yield
         response = AddPartitionsToTxnResponse(results_by_transaction=[], results_by_topic_v3_and_below=[])
@@ -90,20 +91,27 @@ class AddPartitionsToTxnHandler:
                 response.results_by_topic_v3_and_below = results
         return response
 
-    def _find(self, topics: list[AddPartitionsToTxnTopic]) -> Generator[None, None, tuple[dict[str, set[int]], Verdict | None]]:
-        """The partitions, and if some do not exist, what all are answered."""
+    def _find(
+        self, topics: list[AddPartitionsToTxnTopic], *, is_of_broker: bool
+    ) -> Generator[None, None, tuple[dict[str, set[int]], Verdict | None]]:
+        """The partitions, and if some cannot be added, what all are answered."""
         found: dict[str, set[int]] = {}
-        is_any_unknown = False
+        is_any_refused = False
         verdict: dict[str, dict[int, ErrorCode]] = {}
         for topic in topics:
+            is_forbidden = topic.name in INTERNAL_TOPICS and not is_of_broker
             for index in topic.partitions:
-                is_known = self._metadata.find_partition(topic.name, index) is not None
-                is_any_unknown = is_any_unknown or not is_known
-                error = ErrorCode.OPERATION_NOT_ATTEMPTED if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if is_forbidden:
+                    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                elif self._metadata.find_partition(topic.name, index) is None:
+                    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                else:
+                    error = ErrorCode.OPERATION_NOT_ATTEMPTED
+                is_any_refused = is_any_refused or error is not ErrorCode.OPERATION_NOT_ATTEMPTED
                 verdict.setdefault(topic.name, {})[index] = error
                 found.setdefault(topic.name, set()).add(index)
                 yield
-        return found, verdict if is_any_unknown else None
+        return found, verdict if is_any_refused else None
 
     def _begin(self, transaction: AddPartitionsToTxnTransaction, partitions: dict[str, set[int]], version: int) -> Verdict | Deferred:
         transactional_id = transaction.transactional_id

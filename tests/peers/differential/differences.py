@@ -84,7 +84,7 @@ def _says_the_range(place: Place) -> bool:
 OTHER_DEFAULTS = ("socket.listen.backlog.size", "socket.receive.buffer.bytes", "socket.send.buffer.bytes")
 CODE_AND_MESSAGE = {"error_code", "error_message"}
 WORDS = {"error_message", "batch_index_error_message"}
-NOT_HERE = ("transaction.version", "share.version", "streams.version")
+NOT_HERE = ("share.version", "streams.version")
 
 ADMIN = (
     Difference("of several configs that are refused each names another one: Kafka's order is that of hash maps", _names_another_config),

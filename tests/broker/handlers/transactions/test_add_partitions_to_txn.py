@@ -126,6 +126,18 @@ def test_one_unknown_partition_makes_the_others_not_attempted(version: int) -> N
     assert not room.coordinator.added
 
 
+def test_a_client_may_not_add_a_partition_of_an_internal_topic() -> None:
+    room = Room()
+
+    response = room.finish(room.start(3, of_client(t=[0], __consumer_offsets=[0])), 3)
+
+    assert errors(response.results_by_topic_v3_and_below) == {
+        "t": {0: ErrorCode.OPERATION_NOT_ATTEMPTED},
+        "__consumer_offsets": {0: ErrorCode.TOPIC_AUTHORIZATION_FAILED},
+    }
+    assert not room.coordinator.added
+
+
 @pytest.mark.parametrize(
     ("version", "code"),
     [(0, ErrorCode.INVALID_PRODUCER_EPOCH), (1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED)],
