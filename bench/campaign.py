@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench import cluster_rows, produce_rows
 from bench.cluster_session import ClusterSession
-from bench.rows import Row
+from bench.row import Row
 from bench.servers import Product
 from bench.session import MeasurementError, Session
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.campaign import Result
 from bench.clients import librdkafka
-from bench.rows import Figure
+from bench.row import Figure
 from bench.servers import BARNABAS, KAFKA
 
 RESULTS_DIR = Path(__file__).resolve().parent / "results"

@@ -6,9 +6,6 @@ run only by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from bench import (
     cluster_rows,
     consume_rows,
@@ -22,75 +19,9 @@ from bench import (
     produce_rows,
     scaling_rows,
     spark_rows,
+    transaction_rows,
 )
-from bench.session import Outcome, Session
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One number of a row. `limit` is an absolute target, `kafka_factor` one relative to Apache Kafka in the same sitting (0.5: half of its
-    figure). `recorded` is the figure of Apache Kafka 4.3.1, hot, on the machine where the targets were set: a hint when it is not
-    measured too."""
-
-    key: str
-    title: str
-    unit: str
-    lower_is_better: bool = True
-    limit: float | None = None
-    kafka_factor: float | None = None
-    recorded: float | None = None
-
-    @property
-    def is_cpu(self) -> bool:
-        """Whether it is the CPU of a unit of work. On a busy machine that varies far less than elapsed time."""
-        return "cpu_" in self.key and self.unit != "%"
-
-    def is_met(self, value: float, kafka: float | None) -> bool | None:
-        """Whether `value` reaches the target; None without one, or when it is relative and Kafka's figure is not known."""
-        goals = [goal for goal in (self.limit, self._relative_goal(kafka)) if goal is not None]
-        if not goals:
-            return None
-        return all(value <= goal if self.lower_is_better else value >= goal for goal in goals)
-
-    def _relative_goal(self, kafka: float | None) -> float | None:
-        return None if self.kafka_factor is None or kafka is None else self.kafka_factor * kafka
-
-    @property
-    def target(self) -> str:
-        """The target as text: `≤ 60`, `≥ 1 × Kafka`, or nothing."""
-        sign = "≤" if self.lower_is_better else "≥"
-        parts = [] if self.limit is None else [f"{sign} {self.limit:,g}"]
-        if self.kafka_factor is not None:
-            parts.append(f"{sign} {self.kafka_factor:g} × Kafka")
-        return ", ".join(parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """`runs_max` bounds how often a long measurement is repeated; `writes_gb` is what one run adds to the page cache; `main_key` names the
-    figure that the row is about where that is not the first. A row with `is_cluster` is given a session over three nodes."""
-
-    name: str
-    title: str
-    measure: Callable[[Session], Outcome]
-    figures: tuple[Figure, ...]
-    is_core: bool = False
-    runs_max: int = 100
-    writes_gb: float = 0.0
-    main_key: str = ""
-    is_cluster: bool = False
-
-    @property
-    def judged(self) -> Figure:
-        """The figure by which two commits are compared: the first CPU figure, else the main one."""
-        main = next((figure for figure in self.figures if figure.key == self.main_key), self.figures[0])
-        return next((figure for figure in self.figures if figure.is_cpu), main)
-
-
-def _rate(
-    key: str, title: str, unit: str, *, limit: float | None = None, kafka: float | None = None, recorded: float | None = None
-) -> Figure:
-    return Figure(key, title, unit, lower_is_better=False, limit=limit, kafka_factor=kafka, recorded=recorded)
+from bench.row import Figure, Row, rate_figure
 
 
 def _lock_step_figures(
@@ -106,7 +37,7 @@ def _lock_step_figures(
 
 def _cluster_produce_figures(recorded_mb_per_s: float, recorded_cpu: float) -> tuple[Figure, ...]:
     return (
-        _rate("mb_per_s", "throughput", "MB/s", kafka=1.5, recorded=recorded_mb_per_s),
+        rate_figure("mb_per_s", "throughput", "MB/s", kafka=1.5, recorded=recorded_mb_per_s),
         Figure("cpu_s_per_gb", "CPU per GB", "s", limit=3, recorded=recorded_cpu),
     )
 
@@ -119,8 +50,8 @@ _LATENCY_FIGURES = (
     Figure("cpu_us", "CPU per request", "µs"),
 )
 _CONSUME_FIGURES = (
-    _rate("mb_per_s", "together", "MB/s"),
-    _rate("slowest_mb_per_s", "the slowest", "MB/s"),
+    rate_figure("mb_per_s", "together", "MB/s"),
+    rate_figure("slowest_mb_per_s", "the slowest", "MB/s"),
     Figure("cpu_s_per_gb", "CPU per GB", "s"),
 )
 
@@ -142,7 +73,7 @@ CORE = (
         "produce, 64 in flight, acks=1",
         produce_rows.pipelined,
         (
-            _rate("requests_per_s", "requests", "/s", limit=45_000, recorded=28_495),
+            rate_figure("requests_per_s", "requests", "/s", limit=45_000, recorded=28_495),
             Figure("cpu_us", "CPU per request", "µs", limit=20, recorded=34.5),
         ),
         is_core=True,
@@ -152,7 +83,7 @@ CORE = (
         "librdkafka produce 1 KB, acks=all, 1 partition",
         produce_rows.librdkafka_1kb,
         (
-            _rate("mb_per_s", "throughput", "MB/s", kafka=1.0, recorded=689),
+            rate_figure("mb_per_s", "throughput", "MB/s", kafka=1.0, recorded=689),
             Figure("cpu_s_per_gb", "CPU per GB", "s", limit=0.6, recorded=1.20),
         ),
         is_core=True,
@@ -163,7 +94,7 @@ CORE = (
         "librdkafka produce 100 B, acks=all, 6 partitions",
         produce_rows.librdkafka_100b,
         (
-            _rate("records_per_s", "records", "/s", kafka=1.0, recorded=1_490_000),
+            rate_figure("records_per_s", "records", "/s", kafka=1.0, recorded=1_490_000),
             Figure("cpu_s_per_gb", "CPU per GB", "s", kafka_factor=0.5, recorded=5.2),
         ),
         is_core=True,
@@ -174,7 +105,7 @@ CORE = (
         "librdkafka produce 1 KB lz4, repeated pattern, acks=all, 6 partitions",
         produce_rows.librdkafka_lz4,
         (
-            _rate("mb_per_s", "throughput, uncompressed", "MB/s", kafka=1.0, recorded=1137),
+            rate_figure("mb_per_s", "throughput, uncompressed", "MB/s", kafka=1.0, recorded=1137),
             Figure("cpu_s_per_gb", "CPU per GB, uncompressed", "s", kafka_factor=0.5, recorded=0.81),
         ),
         is_core=True,
@@ -185,7 +116,7 @@ CORE = (
         "librdkafka produce 1 KB lz4, text, acks=all, 6 partitions",
         produce_rows.librdkafka_lz4_text,
         (
-            _rate("mb_per_s", "throughput, uncompressed", "MB/s", kafka=1.0),
+            rate_figure("mb_per_s", "throughput, uncompressed", "MB/s", kafka=1.0),
             Figure("cpu_s_per_gb", "CPU per GB, uncompressed", "s", kafka_factor=0.5),
         ),
         is_core=True,
@@ -196,7 +127,7 @@ CORE = (
         "librdkafka consume 1 KB, 1 partition",
         consume_rows.librdkafka_1kb,
         (
-            _rate("mb_per_s", "throughput", "MB/s", kafka=1.0, recorded=1342),
+            rate_figure("mb_per_s", "throughput", "MB/s", kafka=1.0, recorded=1342),
             Figure("cpu_s_per_gb", "CPU per GB", "s", limit=0.1, recorded=0.176),
         ),
         is_core=True,
@@ -206,9 +137,9 @@ CORE = (
         "no broker: recv + pwrite, sendfile, and a small exchange",
         platform_rows.raw_limit,
         (
-            _rate("in_mb_per_s", "in", "MB/s"),
+            rate_figure("in_mb_per_s", "in", "MB/s"),
             Figure("in_cpu_s_per_gb", "CPU per GB in", "s"),
-            _rate("out_mb_per_s", "out", "MB/s"),
+            rate_figure("out_mb_per_s", "out", "MB/s"),
             Figure("out_cpu_s_per_gb", "CPU per GB out", "s"),
             Figure("echo_p50_us", "one small request, p50", "µs"),
             Figure("echo_cpu_us", "CPU per small request", "µs"),
@@ -233,6 +164,7 @@ CORE = (
         runs_max=1,
         main_key="loaded_mb",
     ),
+    *transaction_rows.rows(is_cluster=False),
 )
 
 CLUSTER = (
@@ -298,6 +230,7 @@ CLUSTER = (
         runs_max=2,
         is_cluster=True,
     ),
+    *transaction_rows.rows(is_cluster=True),
 )
 
 FURTHER = (
@@ -322,7 +255,7 @@ FURTHER = (
         "produce-1kb-6-partitions",
         "librdkafka produce 1 KB, acks=all, 6 partitions",
         produce_rows.librdkafka_1kb_6_partitions,
-        (_rate("mb_per_s", "throughput", "MB/s"), Figure("cpu_s_per_gb", "CPU per GB", "s")),
+        (rate_figure("mb_per_s", "throughput", "MB/s"), Figure("cpu_s_per_gb", "CPU per GB", "s")),
         writes_gb=2.1,
     ),
     *(
@@ -400,7 +333,7 @@ FURTHER = (
             f"flushed-{count}",
             f"flush.messages=1, {count} producers",
             endurance_rows.flushed(count),
-            (_rate("requests_per_s", "requests", "/s"), Figure("p50_us", "p50", "µs"), Figure("p99_us", "p99", "µs")),
+            (rate_figure("requests_per_s", "requests", "/s"), Figure("p50_us", "p50", "µs"), Figure("p99_us", "p99", "µs")),
         )
         for count in (1, 8, 64)
     ),
@@ -431,9 +364,9 @@ FURTHER = (
         "Spark's kafka sink and source, 100 B, 6 partitions",
         spark_rows.batch,
         (
-            _rate("sink_rows_per_s", "sink", "rows/s"),
+            rate_figure("sink_rows_per_s", "sink", "rows/s"),
             Figure("sink_cpu_s_per_million", "broker's CPU per million written", "s"),
-            _rate("source_rows_per_s", "source", "rows/s"),
+            rate_figure("source_rows_per_s", "source", "rows/s"),
             Figure("source_cpu_s_per_million", "broker's CPU per million read", "s"),
         ),
         runs_max=3,
@@ -460,7 +393,7 @@ FURTHER = (
             f"scale-processes-{count}",
             f"{scaling_rows.PROCESSES_CLIENTS} clients that pipeline, {count} broker processes",
             scaling_rows.processes(count),
-            (_rate("requests_per_s", "requests", "requests/s"),),
+            (rate_figure("requests_per_s", "requests", "requests/s"),),
             runs_max=3,
         )
         for count in scaling_rows.PROCESSES

@@ -19,7 +19,7 @@ from typing import Any
 from bench import report
 from bench.campaign import SETTLE_S, Result, measure
 from bench.comparison import CONFIDENCE, Interval, Verdict, bootstrap_interval, judge, pair_ratios
-from bench.rows import Figure, Row
+from bench.row import Figure, Row
 from bench.servers import BarnabasServer, Product
 
 CHECKOUT = Path(__file__).resolve().parents[1]

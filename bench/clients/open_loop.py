@@ -25,6 +25,7 @@ from protocol.records import SimpleRecord, build_batch, iterate_headers
 FETCH_VERSION = 4
 FETCH_WAIT_MS = 500
 FETCH_BYTES_MAX = 1024 * 1024
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 RECEIVE_SIZE = 256 * 1024
 DRAIN_TIMEOUT_S = 10.0
 PR_SET_TIMERSLACK = 29
@@ -75,10 +76,11 @@ class Frames:
 class Tail:
     """A consumer of partition 0 that always has one Fetch v4 waiting at the broker."""
 
-    def __init__(self, connection: socket.socket, topic: str) -> None:
+    def __init__(self, connection: socket.socket, topic: str, isolation_level: int = READ_UNCOMMITTED) -> None:
         self.connection = connection
         self._frames = Frames(connection)
         self._topic = topic.encode()
+        self._isolation_level = isolation_level
         self.next_offset = 0
         self._ask()
 
@@ -97,7 +99,7 @@ class Tail:
             self._ask()
 
     def _ask(self) -> None:
-        body = struct.pack(">iiiib", -1, FETCH_WAIT_MS, 1, 50 * FETCH_BYTES_MAX, 0)
+        body = struct.pack(">iiiib", -1, FETCH_WAIT_MS, 1, 50 * FETCH_BYTES_MAX, self._isolation_level)
         body += struct.pack(">ih", 1, len(self._topic)) + self._topic + struct.pack(">iiqi", 1, 0, self.next_offset, FETCH_BYTES_MAX)
         header = struct.pack(">hhih", 1, FETCH_VERSION, 1, len(CLIENT_ID)) + CLIENT_ID
         self.connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)

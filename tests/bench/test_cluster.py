@@ -37,7 +37,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSession
         session.close()
 
 
-@pytest.mark.parametrize("name", ["cluster-produce-1kb", "cluster-lock-step", "cluster-rate-1000"])
+@pytest.mark.parametrize("name", ["cluster-produce-1kb", "cluster-lock-step", "cluster-rate-1000", "cluster-transactions-10"])
 def test_row_of_a_load_has_all_its_figures(session: ClusterSession, name: str) -> None:
     outcome = ROWS[name].measure(session)
 
