@@ -18,13 +18,14 @@ class TokenBucket:
     __slots__ = ("_burst_s", "_refilled_ms", "_tokens")
 
     def __init__(self, window_ms: int, windows_count: int) -> None:
-        self._burst_s = windows_count * window_ms / 1000.0
+        self._burst_s = windows_count * (window_ms / 1000.0)
         self._tokens = math.inf
         self._refilled_ms = 0
 
     def tokens(self, limit: float, now_ms: int) -> float:
         """Returns the tokens as of `now_ms`; negative while the quota is exhausted."""
-        self._tokens = min(self._burst_s * limit, self._tokens + limit * (now_ms - self._refilled_ms) / 1000.0)
+        # Rounded as in Kafka: whether a token is missing may depend on the last bit.
+        self._tokens = min(self._burst_s * limit, self._tokens + limit * ((now_ms - self._refilled_ms) / 1000.0))
         self._refilled_ms = now_ms
         return self._tokens
 
