@@ -49,6 +49,7 @@ class VerificationState:
             self.lowest_sequence = min(self.lowest_sequence, base_sequence)
 
     def is_ended_by(self, producer_epoch: int, *, is_marker: bool) -> bool:
-        """Whether a transactional batch that was appended ends the question: all do, but for the marker of the transaction before at
-        version 2, which has this transaction's epoch."""
-        return not (is_marker and self.supports_epoch_bump and producer_epoch == self.producer_epoch)
+        """Whether a transactional batch that was appended ends the question: all do, but for a marker of a transaction before at version 2.
+        The one before has this transaction's epoch. A lower one is repeated by a coordinator that did not hear that it was written; with
+        Kafka it ends the question, and the batch that waits for the answer is INVALID_TXN_STATE."""
+        return not (is_marker and self.supports_epoch_bump and producer_epoch <= self.producer_epoch)

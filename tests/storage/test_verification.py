@@ -120,6 +120,17 @@ def test_a_marker_of_the_transaction_before_leaves_the_guard_at_version_2(log: L
     assert append(log, guard, epoch=5, v2=True).base_offset == 2
 
 
+def test_a_repeated_marker_of_an_earlier_transaction_leaves_the_guard_at_version_2(log: Log) -> None:
+    """The transaction between them was in other partitions, so that this one's epoch is higher by two."""
+    append(log, start(log, epoch=4, v2=True), epoch=4, v2=True)
+    end(log, epoch=5, version=2)
+    guard = start(log, epoch=6, v2=True)
+
+    end(log, epoch=5, version=2)
+
+    assert append(log, guard, epoch=6, v2=True).base_offset == 3
+
+
 def test_a_marker_of_a_higher_epoch_ends_the_guard_at_version_2(log: Log) -> None:
     guard = start(log, epoch=5, v2=True)
 
