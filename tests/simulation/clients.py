@@ -56,6 +56,7 @@ class Client:
 
     def __init__(self, name: str, network: SimulatedNetwork, addresses: list[Address], history: History, draw: random.Random) -> None:
         self.name = name
+        self.host = name
         self.network = network
         self.loop = network.loop
         self.history = history
@@ -84,7 +85,7 @@ class Client:
             if to is None and self.is_of_cluster:
                 self._home = self.draw.choice(self._addresses)
             address = to or self._home
-            opened = ClientConnection.open(self.network, self.name, *address)
+            opened = ClientConnection.open(self.network, self.host, *address)
             try:
                 connection = await (asyncio.wait_for(opened, CONNECT_TIMEOUT_S) if self.is_of_cluster else opened)
             except TimeoutError as error:

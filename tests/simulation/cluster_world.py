@@ -104,7 +104,7 @@ class ClusterWorld(World):
         self._moves_votes = draw.random() < self.MOVED_VOTES_SHARE
         self._steps_to_upgrade = self._draw_steps_to_upgrade()
         self._has_elr = random.Random(f"{self.seed}:elr").random() < self.ELR_SHARE
-        features = [f"{ELR_FEATURE}=1"] if self._has_elr else []
+        features = self._features()
         initial_controllers: str | None = None
         if self._moves_votes:
             settings["controller.quorum.bootstrap.servers"] = ",".join(addresses.values())
@@ -117,6 +117,9 @@ class ClusterWorld(World):
             for node in nodes:
                 node.format(initial_controllers, features)
         return nodes
+
+    def _features(self) -> list[str]:
+        return [*super()._features(), *([f"{ELR_FEATURE}=1"] if self._has_elr else [])]
 
     def _make_node(self, node_id: int, roles: str, settings: dict[str, str]) -> Node:
         host = f"node{node_id}"

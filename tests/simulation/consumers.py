@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from protocol.errors import DecodeError, ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic, PartitionData
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.records import crc_is_valid, iterate_headers, iterate_records
+from protocol.records import BatchHeader, crc_is_valid, iterate_headers, iterate_records
 from tests.simulation.clients import RETRIED, Address, Client, name_of
 from tests.simulation.connection import LostError
 from tests.simulation.history import Key
@@ -18,6 +18,7 @@ from tests.support.history_checker import Position
 FETCH_VERSION = 12
 LIST_OFFSETS_VERSION = 5
 LATEST = -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 MAX_WAIT_MS = 200
 FINAL_TRIES_MAX = 2_000
 GAP_TRIES_MAX = 50
@@ -29,13 +30,44 @@ class Corrupt(Exception):  # noqa: N818 - a finding
 
 def read_records(data: bytes, position: int) -> Iterator[tuple[int, str]]:
     """(offset, value) from offset `position` on; raises Corrupt."""
+    for header, records in read_batches(data):
+        if not header.is_control:
+            yield from _values(records, position)
+
+
+def read_committed_records(data: bytes, position: int, aborted: Iterable[AbortedTransaction]) -> tuple[list[tuple[int, str]], int]:
+    """The (offset, value) of records outside `aborted` transactions from offset `position` on, and the offset behind the last batch;
+    raises Corrupt. As Java's CompletedFetch: a transaction that is aborted counts from its first offset to its producer's next marker."""
+    waiting = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+    aborting: set[int] = set()
+    found: list[tuple[int, str]] = []
+    for header, records in read_batches(data):
+        while waiting and waiting[-1].first_offset <= header.last_offset:
+            aborting.add(waiting.pop().producer_id)
+        if header.is_control:
+            aborting.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in aborting):
+            found += _values(records, position)
+        position = max(position, header.next_offset)
+    return found, position
+
+
+def read_batches(data: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
+    """Each batch with its header; raises Corrupt."""
     try:
         for at, header in iterate_headers(data):
             if not crc_is_valid(data, at, header.batch_length + 12):
                 raise Corrupt(f"CRC of the batch at offset {header.base_offset}")
-            for record in iterate_records(data[at : at + header.batch_length + 12]):
-                if record.offset >= position:
-                    yield record.offset, (record.value or b"").partition(b":")[0].decode()
+            yield header, data[at : at + header.batch_length + 12]
+    except DecodeError as error:
+        raise Corrupt(str(error)) from error
+
+
+def _values(batch: bytes, position: int) -> Iterator[tuple[int, str]]:
+    try:
+        for record in iterate_records(batch):
+            if record.offset >= position:
+                yield record.offset, (record.value or b"").partition(b":")[0].decode()
     except (DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(str(error)) from error
 
@@ -48,7 +80,9 @@ class Session:
         self.epoch = 0
         self.told: dict[Key, tuple[int, int]] = {}  # position and leader epoch
 
-    def request(self, positions: dict[Key, int], epochs: dict[Key, int], *, max_bytes: int, rack: str) -> FetchRequest:
+    def request(
+        self, positions: dict[Key, int], epochs: dict[Key, int], *, max_bytes: int, rack: str, isolation_level: int = READ_UNCOMMITTED
+    ) -> FetchRequest:
         """A fetch of `positions`, of which only those are named that moved or have a leader of another epoch."""
         topics: dict[str, list[FetchPartition]] = {}
         wanted = {key: (position, epochs.get(key, -1)) for key, position in positions.items()}
@@ -63,6 +97,7 @@ class Session:
             max_wait_ms=MAX_WAIT_MS,
             min_bytes=1,
             max_bytes=1 << 20,
+            isolation_level=isolation_level,
             session_id=self.session_id,
             session_epoch=self.epoch,
             rack_id=rack,
@@ -84,8 +119,9 @@ class Fetcher(Client):
 
     One with a rack reads from the follower there that a leader names (KIP-392), until that one has not what it asks for."""
 
-    def __init__(self, *arguments: Any, max_bytes: int, rack: str = "", **more: Any) -> None:
+    def __init__(self, *arguments: Any, max_bytes: int, rack: str = "", isolation_level: int = READ_UNCOMMITTED, **more: Any) -> None:
         super().__init__(*arguments, **more)
+        self.isolation_level = isolation_level
         self._rack = rack
         self._nearer: dict[Key, Address] = {}
         self.positions: dict[Key, int] = {}
@@ -99,9 +135,10 @@ class Fetcher(Client):
         address, positions = await self._next_share()
         session = self._sessions.setdefault(address, Session())
         try:
-            response = await self.ask(
-                session.request(positions, self._leader_epochs, max_bytes=self._max_bytes, rack=self._rack), FETCH_VERSION, address
+            request = session.request(
+                positions, self._leader_epochs, max_bytes=self._max_bytes, rack=self._rack, isolation_level=self.isolation_level
             )
+            response = await self.ask(request, FETCH_VERSION, address)
         except LostError:
             session.reset()
             self._nearer = {key: nearer for key, nearer in self._nearer.items() if nearer != address}
@@ -172,7 +209,10 @@ class Fetcher(Client):
                 self.loop.trace.cover("fetch from a follower")
             if not self.is_of_cluster:  # another leader may know less of it
                 self.history.saw_high_watermark(self.name, key, partition.high_watermark, invoked_s)
-            self._read(key, bytes(partition.records or b""), partition.high_watermark, polled)
+            if self.isolation_level == READ_COMMITTED:
+                self._read_committed(key, partition, polled)
+            else:
+                self._read(key, bytes(partition.records or b""), partition.high_watermark, polled)
 
     def _read(self, key: Key, data: bytes, high_watermark: int, polled: dict[Key, list[Position]]) -> None:
         try:
@@ -185,6 +225,19 @@ class Fetcher(Client):
                 self.history.find("beyond-high-watermark", (key, positions[-1][0], high_watermark))
             polled[key] = positions
             self.positions[key] = positions[-1][0] + 1
+
+    def _read_committed(self, key: Key, partition: PartitionData, polled: dict[Key, list[Position]]) -> None:
+        position = self.positions[key]
+        try:
+            positions, next_offset = read_committed_records(bytes(partition.records or b""), position, partition.aborted_transactions or ())
+        except Corrupt as corrupt:
+            self.history.find("corrupt", (key, position, str(corrupt)))
+            return
+        if next_offset > max(partition.last_stable_offset, position):
+            self.history.find("beyond-last-stable-offset", (key, next_offset - 1, partition.last_stable_offset))
+        if positions:
+            polled[key] = positions
+        self.positions[key] = next_offset
 
     def record(self, polled: dict[Key, list[Position]], invoked_s: float, **more: Any) -> None:
         if polled:
@@ -242,7 +295,7 @@ class FinalReader(Fetcher):
 
     async def read_from(self, key: Key, position: int) -> list[Position]:
         """Every record of one partition from `position` on."""
-        end_offset = await self._end_offset(key)
+        end_offset = await self.end_offset(key)
         self.begun_in[key] = self.leader_epoch_of(key)
         self.positions = {key: position}
         self.reset_sessions()
@@ -261,9 +314,11 @@ class FinalReader(Fetcher):
         self.history.find("unreadable", (key, self.positions[key], end_offset))
         return found
 
-    async def _end_offset(self, key: Key) -> int:
+    async def end_offset(self, key: Key) -> int:
+        """Of a partition: its high watermark, or its last stable offset for one that reads what is committed."""
         asked = ListOffsetsPartition(partition_index=key[1], timestamp=LATEST)
-        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=key[0], partitions=[asked])])
+        topics = [ListOffsetsTopic(name=key[0], partitions=[asked])]
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=self.isolation_level, topics=topics)
         error = 0
         for _ in range(FINAL_TRIES_MAX):
             try:

@@ -141,7 +141,7 @@ class World:
         if self._has_slow_steps:
             for node in self.nodes:
                 node.clock.slow_down_steps(self._stream(f"slow steps of {node.host}"))
-        self.keys: list[Key] = [(topic, partition) for topic in (FLUSHED, PLAIN) for partition in range(PARTITIONS_COUNT)]
+        self.keys = self._make_keys()
         self.admin: Admin = self._make_admin()
         self.clients: list[Client] = [*self._make_clients(), *self._make_consumer_group()]
         if self.compacted is not None:
@@ -263,7 +263,7 @@ class World:
         if self.mixed_group is not None:  # now that the logs end where they end
             self.mixed_group.read_to_the_end()
             await self._wait_for(self.mixed_group.members)
-        reader = self._client(FinalReader, "reader", max_bytes=1 << 20)
+        reader = self._make_reader()
         found = await reader.read_all(self.keys)
         for _ in range(100):
             try:
@@ -289,6 +289,13 @@ class World:
         addresses = [(node.host, PORT) for node in self.brokers]
         return kind(name, self.network, addresses, self.history, self._stream(name), **arguments)
 
+    def _make_keys(self) -> list[Key]:
+        """The partitions that are read to their ends at the end."""
+        return [(topic, partition) for topic in (FLUSHED, PLAIN) for partition in range(PARTITIONS_COUNT)]
+
+    def _make_reader(self) -> FinalReader:
+        return self._client(FinalReader, "reader", max_bytes=1 << 20)  # type: ignore[no-any-return]
+
     def _make_compacted(self) -> CompactedTopic | None:
         if self._stream("has compacted").random() >= self.COMPACTED_SHARE:
             return None
@@ -302,7 +309,14 @@ class World:
         return kinds if self.compacted is None or not kinds else [*kinds, *COMPACTION_FAULTS]
 
     def _make_nodes(self) -> list[Node]:
-        return [Node(self.loop, self.network, BROKER, str(self.seed), self._draw_settings())]
+        node = Node(self.loop, self.network, BROKER, str(self.seed), self._draw_settings())
+        if features := self._features():  # a node that is not formatted does it itself
+            node.format(None, features)
+        return [node]
+
+    def _features(self) -> list[str]:
+        """That the cluster is formatted with, each as name=level."""
+        return []
 
     def _make_nemesis(self) -> Nemesis | ClusterNemesis:
         names = [client.name for client in self.clients]

@@ -1,0 +1,138 @@
+"""What coordinators and partitions do with transactions, watched from inside as in tests/simulation/cluster_watch.py.
+
+- An outcome that the coordinator writes is the one that the client asked for, or an abort of its own.
+- No marker leaves before its PREPARE is committed.
+- A request or a marker that comes late, for a transaction that is over, does not count for a later one. Below transaction version 2 it
+  may, as with Kafka: the ledger is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from broker.groups.coordinator import GroupCoordinator
+from broker.transactions.local_markers import LocalMarkers
+from broker.transactions.shard import TransactionCoordinatorShard
+from broker.transactions.state import PREPARED
+from storage.markers import TransactionMarker
+from tests.simulation.history import History
+from tests.simulation.trace import Trace
+from tests.simulation.transaction_ledger import TransactionLedger
+
+EPOCH_BUMP_VERSION = 2
+
+
+class WrittenMarker(NamedTuple):
+    """A marker that was on its way to a partition."""
+
+    topic: str
+    partition: int
+    marker: TransactionMarker
+
+
+class TransactionWatch:
+    """Owner: the world."""
+
+    def __init__(self, ledger: TransactionLedger, history: History, trace: Trace) -> None:
+        self._ledger = ledger
+        self._history = history
+        self._trace = trace
+        self._request: Any = None  # the EndTxn that is being decided
+        self._prepared: dict[int, tuple[int, bool]] = {}  # by producer id: epoch and outcome of a transaction that is not complete
+        self.markers: list[WrittenMarker] = []
+        """All that came to their partitions, from coordinators and from those that send them again."""
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for owner, name, before in (
+                (TransactionCoordinatorShard, "_write_outcome", self._decides),
+                (TransactionCoordinatorShard, "_send_markers", self._sends_markers),
+                (LocalMarkers, "write", self._writes_markers),
+                (GroupCoordinator, "commit_transactional_offsets", self._commits_offsets),
+            ):
+                stack.enter_context(patch.object(owner, name, _told_before(getattr(owner, name), before)))
+            for name, wrap in (("_end_transaction", self._noting), ("_complete", self._completing)):
+                stack.enter_context(patch.object(TransactionCoordinatorShard, name, wrap(getattr(TransactionCoordinatorShard, name))))
+            yield
+
+    def _noting(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """EndTxn's request is known for as long as it is decided."""
+
+        def wrapper(shard: Any, transactional_id: str, request: Any, *more: Any) -> Any:
+            self._request = request
+            try:
+                return method(shard, transactional_id, request, *more)
+            finally:
+                self._request = None
+
+        return wrapper
+
+    def _completing(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """When it is written that a transaction is complete, the next one may begin."""
+
+        def wrapper(shard: Any, transactional_id: str, prepared: Any) -> None:
+            method(shard, transactional_id, prepared)
+            if shard.table.find(transactional_id) is not prepared:
+                self._prepared.pop(prepared.producer_id, None)
+
+        return wrapper
+
+    # -- the coordinator -----------------------------------------------------------------------------------------------
+
+    def _decides(self, shard: TransactionCoordinatorShard, transactional_id: str, prepared: Any, *_: Any) -> None:
+        self._prepared[prepared.producer_id] = prepared.producer_epoch, prepared.is_commit
+        transaction = shard.table.find(transactional_id)
+        attempt = None if transaction is None else self._ledger.current((transaction.producer_id, transaction.producer_epoch))
+        if attempt is None:
+            return
+        request, is_commit = self._request, prepared.is_commit
+        is_asked = attempt.asked is is_commit if request is not None else not is_commit
+        if not is_asked:
+            self._late("EndTxn", attempt, 0 if request is None else request.transaction_version)
+        elif request is None:
+            self._trace.cover("aborted by the coordinator")
+        self._ledger.decide(attempt, is_commit=is_commit)
+
+    def _sends_markers(self, shard: TransactionCoordinatorShard, transactional_id: str, prepared: Any) -> None:
+        committed = shard.table.find_committed(transactional_id)
+        if committed is None or committed.state not in PREPARED or committed.producer_epoch != prepared.producer_epoch:
+            self._history.find("marker-before-prepare", (transactional_id, prepared, committed))
+
+    def _late(self, what: str, attempt: Any, transaction_version: int) -> None:
+        if transaction_version >= EPOCH_BUMP_VERSION:
+            evidence = (what, attempt.number, attempt.transactional_id, attempt.producer, attempt.asked)
+            self._history.find("late-request-counted", evidence)
+        else:
+            self._ledger.touched(attempt, f"late {what}")
+
+    # -- partitions ------------------------------------------------------------------------------------------------------
+
+    def _writes_markers(self, _: LocalMarkers, topic: str, partition: int, markers: Sequence[TransactionMarker], *__: Any) -> None:
+        for marker in markers:
+            self.markers.append(WrittenMarker(topic, partition, marker))
+            if marker.transaction_version >= EPOCH_BUMP_VERSION:
+                continue  # a late one is refused, or the history shows what it has ended
+            attempt = self._ledger.current((marker.producer_id, marker.producer_epoch))
+            is_expected = self._prepared.get(marker.producer_id) == (marker.producer_epoch, marker.is_commit)
+            if attempt is not None and not is_expected and attempt.decided is not marker.is_commit:
+                self._late("marker", attempt, marker.transaction_version)
+
+    def _commits_offsets(self, _: GroupCoordinator, request: Any, *__: Any, **___: Any) -> None:
+        attempt = self._ledger.current((request.producer_id, request.producer_epoch))
+        if attempt is None:
+            return
+        offsets = {(topic.name, each.partition_index): each.committed_offset for topic in request.topics for each in topic.partitions}
+        if offsets != attempt.offsets:
+            self._late("TxnOffsetCommit", attempt, 0)
+
+
+def _told_before(method: Callable[..., Any], told: Callable[..., None]) -> Callable[..., Any]:
+    def wrapper(self: Any, *arguments: Any, **named: Any) -> Any:
+        told(self, *arguments, **named)
+        return method(self, *arguments, **named)
+
+    return wrapper
