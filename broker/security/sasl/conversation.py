@@ -45,6 +45,9 @@ from protocol.errors import ErrorCode
 REAUTHENTICATION_INTERVAL_MIN_MS = 1_000
 """A client may log in again at most once in this time; Kafka answers an earlier SaslHandshake with an error."""
 
+SHOWN_MECHANISM_MAX = 64
+"""Characters of an unknown mechanism's name in the log: the client chose it."""
+
 NOT_A_CLIENT = (
     "potential reasons: kafka client configured with the wrong security protocol, it does not support KIP-43 or it is not a kafka client"
 )
@@ -146,7 +149,8 @@ class SaslConversation:
         mechanism = self._mechanisms.get(event.mechanism)
         if mechanism is None:
             answer = AnswerHandshake(ErrorCode.UNSUPPORTED_SASL_MECHANISM, names)
-            return [self._fail("Unsupported SASL mechanism requested by client", answer, is_delayed=True)]
+            shown = event.mechanism[:SHOWN_MECHANISM_MAX]
+            return [self._fail(f"Unsupported SASL mechanism {shown!r} requested by client", answer, is_delayed=True)]
         self._has_headers = event.version >= 1
         self._mechanism_name = event.mechanism
         self._max_reauth_ms = mechanism.max_reauth_ms

@@ -8,7 +8,7 @@ from protocol.errors import ErrorCode
 
 
 class Now(NamedTuple):
-    """Credentials end by the wall clock, sessions by the monotonic one, which nobody sets."""
+    """Credentials end by the wall clock, sessions by the monotonic one, which is never set."""
 
     wall_ms: int
     monotonic_ms: int

@@ -53,8 +53,8 @@ def _read(descriptor: int) -> bytes:
 def memory_file(data: bytes) -> Iterator[str]:
     """A path under which this process can read `data`, which is on no disk: Python's ssl loads private keys by path only.
 
-    macOS has no memfd: there it is a file for this user alone, in a folder for this user alone, removed at once."""
-    if not hasattr(os, "memfd_create"):
+    Without memfd (macOS) or /proc it is a file for this user alone, in a folder for this user alone, removed at once."""
+    if not hasattr(os, "memfd_create") or not os.path.isdir("/proc/self/fd"):
         with tempfile.TemporaryDirectory() as folder, open(os.path.join(folder, "key"), "wb", opener=_private) as file:
             file.write(data)
             file.flush()

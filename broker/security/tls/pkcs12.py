@@ -1,6 +1,6 @@
 """PKCS12 files: private keys with their certificates, and certificates that are trusted by Oracle's attribute.
 
-The structure is read here, because only so the attribute is seen: as in Java, a certificate without it is trusted by no one, so that a
+The structure is read here, because cryptography does not show the attribute. As in Java, a certificate without it is not trusted, so that a
 trust store made by openssl is empty. Contents are decrypted with the package cryptography, which is imported by the first file that needs
 it (0.2 s, 13 MB). Private keys are left encrypted: OpenSSL opens them.
 

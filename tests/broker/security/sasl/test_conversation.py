@@ -122,6 +122,14 @@ def test_unsupported_mechanism_is_answered_with_the_enabled_ones() -> None:
 
     assert close.answer == AnswerHandshake(ErrorCode.UNSUPPORTED_SASL_MECHANISM, NAMES)
     assert close.is_delayed
+    assert close.reason == "Unsupported SASL mechanism 'GSSAPI' requested by client"
+
+
+def test_mechanism_s_name_is_one_short_line_in_the_log() -> None:
+    close = closed(feed(make_conversation(), HandshakeRequested(1, "X\nINFO all is well" * 1000)))
+
+    assert "\n" not in close.reason
+    assert len(close.reason) < 200
 
 
 def test_second_api_versions_closes_at_once() -> None:

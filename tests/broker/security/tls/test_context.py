@@ -12,7 +12,7 @@ from broker.security.tls.cipher_suites import TLS_1_2_SUITES, TLS_1_3_SUITES, ch
 from broker.security.tls.layer import TlsError
 from broker.security.tls.settings import ClientAuth
 from config.properties import ConfigError
-from tests.broker.security.tls.pairs import Pair
+from tests.broker.security.tls.pairs import Pair, read
 from tests.broker.security.tls.stores import client, pem_key, server, text
 
 BOTH = frozenset({"TLSv1.2", "TLSv1.3"})
@@ -126,19 +126,27 @@ def test_certificate_of_the_trust_store_ends_a_chain() -> None:
     assert pair.client.is_established
 
 
-def test_new_context_lets_no_removed_client_in_by_an_old_ticket() -> None:
-    """A session ticket of the old context would still bring in the certificate that was trusted then."""
-    old, new = (
-        server(client_auth=ClientAuth.REQUIRED),
-        server(client_auth=ClientAuth.REQUIRED, truststore_certificates=text("other-ca.pem")),
-    )
+@pytest.mark.parametrize("protocol", ["TLSv1.2", "TLSv1.3"])
+def test_new_context_lets_no_removed_client_in_by_an_old_ticket(protocol: str) -> None:
+    """On the old context a session ticket brings in the certificate that was trusted then, with its name."""
+    changes: dict[str, Any] = {"client_auth": ClientAuth.REQUIRED, "enabled_protocols": (protocol,)}
+    old, new = server(**changes), server(**changes, truststore_certificates=text("other-ca.pem"))
     context = client(**pem_key("client"))
-    first = Pair(old, context)
+    first, again, refused = Pair(old, context), Pair(old, context), Pair(new, context)
     first.handshake()
-    assert first.server.peer_certificate is not None
+    first.server.write(b"tickets come before")
+    first.carry()
+    read(first.client)
+    again.client._tls.session = refused.client._tls.session = first.client._tls.session
 
+    again.handshake()
+
+    assert again.client._tls.session_reused
+    assert again.server.peer_certificate is not None
+    assert again.server.peer_certificate == first.server.peer_certificate
     with pytest.raises(TlsError):
-        Pair(new, context).handshake()
+        refused.handshake()
+        read(refused.client)
 
 
 def test_private_key_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_reading_fills_the_buffer_from_many_records(pair: Pair) -> None:
 
 
 def test_what_lies_unread_is_counted(pair: Pair) -> None:
-    """After a pause nobody announces it: plaintext of the record that was begun, and records behind it."""
+    """After a pause no event announces it: plaintext of the record that was begun, and records behind it."""
     pair.client.write(b"x" * 40_000)
     pair.carry()
 
