@@ -12,6 +12,7 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.peers.odd_admin_requests import CLUSTER, CONFIGS, LOG_DIRS, OTHER_CONFIGS, REASSIGNMENTS, TOPICS
 from tests.peers.odd_data_requests import EPOCHS, FETCH, LIST_OFFSETS, METADATA, PRODUCE, PRODUCER_IDS
 from tests.peers.odd_group_requests import DELETIONS, GROUPS
+from tests.peers.odd_quota_requests import QUOTAS
 from tests.peers.odd_request import OddRequest, Row, batch, committing, produce, topic
 from tests.peers.odd_security_requests import ACLS, PRODUCERS
 
@@ -57,5 +58,6 @@ _TABLES: dict[str, list[Row]] = {
     "cluster": CLUSTER,
     "reassignments": REASSIGNMENTS,
     "topics": TOPICS,
+    "quotas": QUOTAS,
 }
 REQUESTS = [OddRequest(f"{api}: {name}", message, version) for api, rows in _TABLES.items() for name, message, version in rows]

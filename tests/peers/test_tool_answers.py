@@ -78,12 +78,30 @@ COMMANDS = [
     (OFFSETS, "--topic assigned --time earliest-local"),
     (TOPICS, "--delete --topic assigned"),
     (TOPICS, "--list"),
+    (CONFIGS, "--entity-type clients --entity-name c --alter --add-config producer_byte_rate=1024,consumer_byte_rate=2048"),
+    (CONFIGS, "--entity-type clients --entity-name c --describe"),
+    (CONFIGS, "--entity-type users --entity-name u --entity-type clients --entity-default --alter --add-config request_percentage=12.5"),
+    (CONFIGS, "--entity-type users --entity-type clients --describe"),
+    (CONFIGS, "--entity-type ips --entity-default --alter --add-config connection_creation_rate=50"),
+    (CONFIGS, "--entity-type ips --entity-name 10.0.0.1 --alter --add-config connection_creation_rate=5"),
+    (CONFIGS, "--entity-type ips --entity-name 10.0.0.1 --describe"),
+    (CONFIGS, "--entity-type ips --entity-name 10.0.0.1 --alter --add-config connection_creation_rate=-5"),
+    (CONFIGS, "--entity-type users --entity-default --alter --add-config controller_mutation_rate=3"),
+    (CONFIGS, "--entity-type users --entity-default --describe"),
+    (CONFIGS, "--entity-type clients --entity-name c --alter --delete-config producer_byte_rate"),
+    (CONFIGS, "--entity-type clients --describe"),
+    (CONFIGS, "--entity-type clients --entity-name c --alter --delete-config request_percentage"),
 ]
 
 # An alteration is answered once the controller has it, and the broker takes it on a moment later, Kafka's in steps: its synonyms
 # tell a new value before the value itself does. Such a description is asked again until it shows what is a matter of time alone.
 IN_TIME = {
     "--entity-type brokers --entity-name 1 --describe": re.compile(r"log\.retention\.ms=-5 sensitive"),
+    "--entity-type clients --entity-name c --describe": re.compile("consumer_byte_rate=2048"),
+    "--entity-type users --entity-type clients --describe": re.compile("12.5"),
+    "--entity-type ips --entity-name 10.0.0.1 --describe": re.compile("connection_creation_rate=5"),
+    "--entity-type users --entity-default --describe": re.compile("controller_mutation_rate=3"),
+    "--entity-type clients --describe": re.compile(r"(?s)^(?!.*producer_byte_rate)"),
     "--list": re.compile(r"(?s)^(?!.*\bassigned\b)"),
 }
 IN_TIME_S = 30.0
