@@ -65,6 +65,21 @@ def test_a_cluster_that_was_killed_comes_back_with_its_data_and_ports() -> None:
         assert values(cluster, "orders", 1) == [b"a"]
 
 
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_transactions_need_no_setting(brokers: int) -> None:
+    with barnabas.Cluster(brokers, topics=["orders"]) as cluster:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "shop"})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        producer.produce("orders", b"a", partition=0)
+        producer.commit_transaction(60)
+
+        metadata = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics("__transaction_state", timeout=30)
+        partitions = metadata.topics["__transaction_state"].partitions.values()
+        assert {len(partition.replicas) for partition in partitions} == {brokers}
+        assert values(cluster, "orders", 1) == [b"a"]
+
+
 def test_a_topic_has_as_many_replicas_as_are_asked_for() -> None:
     with barnabas.Cluster() as cluster:
         cluster.create_topic("one", replication_factor=1)

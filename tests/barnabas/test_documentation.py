@@ -23,6 +23,7 @@ SPARK_TIMEOUT_S = 240  # on a machine with other work
 PAGE = (CHECKOUT / "docs" / "testing.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 FILES = {match[1]: text for kind, text in BLOCKS if kind == "python" and (match := re.match(r"# (\S+)\n", text))}
+FOR_PYTEST = ("test_orders.py", "test_async_orders.py", "test_async_failover.py", "test_transactions.py")
 
 
 def block(language: str) -> str:
@@ -48,11 +49,11 @@ def run(project: Project, *command: str) -> str:
 
 
 def test_every_python_example_is_run_here() -> None:
-    assert set(FILES) == {"test_orders.py", "test_async_orders.py", "crash.py", "failover.py", "test_async_failover.py", "test_spark.py"}
+    assert set(FILES) == {*FOR_PYTEST, "crash.py", "failover.py", "test_spark.py"}
     assert len(FILES) == sum(kind == "python" for kind, _ in BLOCKS)
 
 
-@pytest.mark.parametrize("name", ["test_orders.py", "test_async_orders.py", "test_async_failover.py"])
+@pytest.mark.parametrize("name", FOR_PYTEST)
 def test_examples_for_pytest(project: Project, name: str) -> None:
     project.write(name, FILES[name])
 
