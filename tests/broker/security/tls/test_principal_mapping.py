@@ -6,9 +6,6 @@ import pytest
 
 from broker.security.tls.principal_mapping import NoMatchingRuleError, PrincipalMapper
 from config.properties import ConfigError
-from tests.broker.security.java_answers import kafka_principals
-from tests.support.kafka import missing_java
-from tests.support.requirements import needs
 
 RULES = ", ".join(
     (
@@ -19,67 +16,6 @@ RULES = ", ".join(
         "DEFAULT",
     )
 )
-COMMA = r"RULE:^CN=((\\, *|\w)+)(,.*|$)/$1/,DEFAULT"
-
-CASES = [
-    *(
-        (RULES, name)
-        for name in (
-            "CN=Duke,OU=ServiceUsers,O=Org,C=US",
-            "CN=Duke,OU=SME,O=mycp,L=Fulton,ST=MD,C=US",
-            "cn=duke,ou=sme,dc=mycp,dc=com",
-            "cN=duke,OU=JavaSoft,O=Sun Microsystems",
-            "OU=JavaSoft,O=Sun Microsystems,C=US",
-            "",
-        )
-    ),
-    (COMMA, r"CN=Tkac\, Adam,OU=ITZ,DC=geodis,DC=cz"),
-    ("", "CN=a"),
-    (" , ,,", "CN=a"),
-    ("DEFAULT", "CN=a"),
-    ("RULE://", ""),
-    ("RULE://", "CN=a"),
-    ("RULE:.*/X/", "CN=a"),  # two matches: the name, and nothing after it
-    ("RULE:CN=(.*?)/<$1>/", "CN=abc"),
-    ("RULE:(a|b)*/<$1>/", "abab"),
-    ("RULE:(a)|b/<$1>/", "b"),
-    ("RULE:[a-z]*=?[a-z]*/x/", "cn=ab"),
-    ("RULE:^CN=(a)(b)?.*$/$1$2$3/", "CN=ac"),
-    ("RULE:^CN=(.)(.)$/$2$1$0/", "CN=xy"),
-    ("RULE:^CN=(.)(.)$/$23$11/", "CN=xy"),
-    ("RULE:^CN=(.)(.)$/$1@$4/", "CN=xy"),
-    ("RULE:^CN=(.)(.)$/$00$02/", "CN=xy"),
-    (r"RULE:^CN=(.*)$/a\/\$1\\$1/", "CN=xy"),
-    (r"RULE:^CN=a\/b$/c\/d/U", "CN=a/b"),
-    ("RULE:^CN=(?<who>.*)$/${who}!/", "CN=xy"),
-    ("RULE:(?i)^cn=(.*),ou=ADMINS$/$1/", "CN=Jo,OU=admins"),
-    ("RULE:(?i)^cn=super$/root/,DEFAULT", "CN=\u017fuper"),
-    ("RULE:^CN=(.*)$/$1/L", "CN=ÄÖÜẞ"),
-    ("RULE:^CN=(.*)$/$1/U", "CN=straße"),
-    ("RULE:^CN=(.*)$/$1/,DEFAULT", "CN=a\rb"),
-    ("RULE:^CN=(.*)$/$1/,DEFAULT", "CN=a\nb"),
-    ("RULE:^CN=(.*)$/$1/,DEFAULT", "CN=a\u2028b"),
-    ("RULE:^CN=a$/x/,DEFAULT", "CN=a\n"),
-    ("RULE:^CN=(😀+)(.*)$/$2$1/", "CN=😀😀日本"),
-    ("RULE:^CN=(.*),O=.*$/$1/L,RULE:^CN=(.*)$/$1/U", "CN=Ab"),
-    ("RULE:^CN=([^,ADEFLTU,]+)(,.*|$)/$1/", "CN=xyz,O=a"),
-    ("RULE:,RULE:,/,RULE:,\\//U,DEFAULT", ",RULE:,"),
-]
-
-
-@needs(missing_java())
-def test_results_are_those_of_kafka() -> None:
-    differences = {
-        case: (mapped(*case), kafka) for case, kafka in zip(CASES, kafka_principals(CASES), strict=True) if mapped(*case) != kafka
-    }
-    assert not differences
-
-
-def mapped(rules: str, name: str) -> str:
-    try:
-        return PrincipalMapper(rules).map_name(name)
-    except NoMatchingRuleError:
-        return "!NoMatchingRule"
 
 
 @pytest.mark.parametrize(
