@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.transactions")
 
-MARKERS_PER_REQUEST_MAX = 1_000
+MARKERS_PER_REQUEST_MAX = 400
+"""Two array elements each at most, which the other broker takes with any barnabas.request.entries.max."""
 ROUTED_AT_ONCE = 50  # a microsecond each
 RETRY_BACKOFF_MS = 20
 RETRY_BACKOFF_MAX_MS = 1_000

@@ -27,6 +27,7 @@ from broker.metadata.image import TRANSACTION_STATE_TOPIC
 from broker.observability.metrics import RequestMetrics
 from broker.transactions.add_partitions import AddPartitions
 from broker.transactions.transaction import EPOCH_BUMP_VERSION, ProducerIdAndEpoch
+from protocol.codec import ENTRIES_PER_NUMBER_SHIFT
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 
 CONNECTIONS_MAX = 4  # to each coordinator
 TRANSACTIONS_PER_REQUEST_MAX = 200
+ENTRIES_PER_REQUEST_MAX = 900
+"""Array elements, as protocol/codec.py counts them, of a request for several transactions: the other broker takes them with any
+barnabas.request.entries.max. A transaction that has more alone comes from a Produce that had more."""
 WAITING_MAX = 10_000
 """Questions that wait to be sent to one coordinator; more are answered NETWORK_EXCEPTION."""
 UNKNOWN_EPOCH = -1
@@ -314,8 +318,14 @@ class _Channel:
     def take_batch(self) -> list[_Asked]:
         """The questions of the next request: one for each id, because the answer names ids."""
         batch: dict[str, _Asked] = {}
+        entries = 0
         for asked in self.waiting:
-            batch.setdefault(asked.question.transactional_id, asked)
+            if asked.question.transactional_id in batch:
+                continue
+            entries += _entries(asked.question)
+            if batch and entries > ENTRIES_PER_REQUEST_MAX:
+                break
+            batch[asked.question.transactional_id] = asked
             if len(batch) == TRANSACTIONS_PER_REQUEST_MAX:
                 break
         for asked in batch.values():
@@ -327,6 +337,11 @@ class _Channel:
         for asked in taken:
             self.remove(asked)
         return taken
+
+
+def _entries(question: Question) -> int:
+    """How many array elements it has in a request: a transaction, its topics, and an eighth of its partitions."""
+    return 1 + sum(1 + (len(indexes) >> ENTRIES_PER_NUMBER_SHIFT) for indexes in question.partitions.values())
 
 
 def _judge(new: Question, older: Question) -> tuple[ErrorCode, bool] | None:

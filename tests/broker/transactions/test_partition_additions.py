@@ -17,6 +17,7 @@ from broker.transactions.add_partitions import AddPartitions
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.partition_additions import (
     CONNECTIONS_MAX,
+    ENTRIES_PER_REQUEST_MAX,
     AdditionSettings,
     PartitionAdditions,
     Question,
@@ -246,6 +247,20 @@ def test_questions_that_come_while_all_connections_are_busy_share_a_request() ->
 
     assert [refusals(answer) for answer in answers] == [{}, {("a", 0): ErrorCode.INVALID_TXN_STATE}]
     assert room.connections_count == CONNECTIONS_MAX
+
+
+def test_a_request_has_no_more_entries_than_any_broker_takes() -> None:
+    """What is left waits for the next connection that is free; a transaction that is too large alone is asked alone."""
+    room = Room()
+    room.occupy()
+    half = [f"topic{number}-0" for number in range(ENTRIES_PER_REQUEST_MAX // 2)]
+
+    for number, partitions in enumerate((half, half, [*half, *(f"other{each}" for each in half)])):
+        room.ask(f"t{number}", f"{number}:0", *partitions)
+    for _ in range(3):
+        room.answer()
+
+    assert room.ids_sent()[-3:] == [["t0"], ["t1"], ["t2"]]
 
 
 def test_questions_of_one_id_for_different_partitions_go_one_after_the_other() -> None:
