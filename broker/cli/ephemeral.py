@@ -91,7 +91,8 @@ class Ephemeral:
 
     def _ready_line(self, broker: Broker) -> str:
         """The one line on standard output, for programs. Addresses are those of the first listener, as clients are told it."""
-        broker.prepare_for_groups()  # librdkafka's first group waits a second for it otherwise, in each test with a broker of its own
+        # Otherwise librdkafka's first group or transaction waits up to a second, in each test with a broker of its own.
+        broker.prepare_internal_topics()
         endpoint = broker.config.client_advertised_listeners[0]
         port = next(listener.port for listener in broker.listeners if listener.name == endpoint.listener_name)
         host, port = endpoint.host, endpoint.port or port

@@ -22,7 +22,7 @@ from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group_config import GroupConfig
 from broker.handlers.services import Services
 from broker.metadata.dynamic_configs import DynamicSettings
-from broker.metadata.image import GROUP_METADATA_TOPIC, MetadataDelta
+from broker.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, MetadataDelta
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.unreachable_brokers import UnreachableBrokers
 from broker.metadata.watched_brokers import is_silence_noticed, watched_by
@@ -149,12 +149,16 @@ class ClientServer:
         if self._cleaner is not None:
             add_cleaner_gauges(self._node.metrics, self._cleaner, self._log_manager, self._node.clock)
 
-    def prepare_for_groups(self) -> None:
-        """As Broker.prepare_for_groups."""
+    def prepare_internal_topics(self) -> None:
+        """As Broker.prepare_internal_topics."""
         assert self._controller is not None, "not started"
         config = self._node.config
-        brokers_count = max(config.offsets_topic_replication_factor, len(config.controller_quorum_voters))
-        self._controller.prepare_internal_topic(GROUP_METADATA_TOPIC, brokers_count)
+        replicas = {
+            GROUP_METADATA_TOPIC: config.offsets_topic_replication_factor,
+            TRANSACTION_STATE_TOPIC: config.transaction_state_log_replication_factor,
+        }
+        for topic, replicas_count in replicas.items():
+            self._controller.prepare_internal_topic(topic, max(replicas_count, len(config.controller_quorum_voters)))
 
     def fail_directory(self, path: Path, error: StorageError) -> None:
         """Take the partitions in this log directory offline."""

@@ -105,11 +105,12 @@ class Broker:
         """Run `function` in the thread pool."""
         return self._node.run_blocking(function, *arguments)
 
-    def prepare_for_groups(self) -> None:
-        """Create the topic of committed offsets early: as soon as there are enough brokers for all its replicas, and as many as the
-        quorum has voters. Otherwise the first consumer group has it created, and its client has to ask again."""
+    def prepare_internal_topics(self) -> None:
+        """Create the topics of committed offsets and of transactions early: as soon as there are enough brokers for all their replicas, and
+        as many as the quorum has voters. Otherwise the first consumer group, or transactional producer, has its topic created, and its
+        client has to ask again."""
         assert self._clients is not None, "the broker was not started"
-        self._clients.prepare_for_groups()
+        self._clients.prepare_internal_topics()
 
     # -- the start, step by step ----------------------------------------------------------------------------------
 
