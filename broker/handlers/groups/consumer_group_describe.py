@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from broker.coordination.java_hash import IDS_AT_ONCE
 from broker.handlers.groups.describe_groups import ALL_GROUP_OPERATIONS
 from broker.handlers.services import Handler, Services
-from broker.loop.turns import ELEMENTS_AT_ONCE, Work, at_once_or_in_turns, make_in_turns
+from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
@@ -40,7 +41,7 @@ def build(services: Services) -> Handler:
     def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Any:
         if not coordinator.has_consumer_protocol:
             return error_response(request, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
-        return at_once_or_in_turns(_answer(request), ELEMENTS_AT_ONCE)
+        return at_once_or_in_turns(_answer(request), IDS_AT_ONCE)
 
     def _answer(request: ConsumerGroupDescribeRequest) -> Work:
         groups: list[DescribedConsumerGroup] = []

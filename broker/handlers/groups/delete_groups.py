@@ -19,9 +19,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from broker.coordination.java_hash import IDS_AT_ONCE
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.turns import ELEMENTS_AT_ONCE, Work, at_once_or_in_turns, make_in_turns
+from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -31,7 +32,7 @@ def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
     def handle(context: RequestContext, request: DeleteGroupsRequest) -> Any:
-        return at_once_or_in_turns(_answer(request), ELEMENTS_AT_ONCE)
+        return at_once_or_in_turns(_answer(request), IDS_AT_ONCE)
 
     def _answer(request: DeleteGroupsRequest) -> Work:
         deletions = coordinator.deletions()

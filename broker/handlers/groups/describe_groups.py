@@ -19,11 +19,12 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from broker.coordination.java_hash import IDS_AT_ONCE
 from broker.groups.classic.classic_group import GroupState
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.descriptions import GroupDescription, MemberDescription
 from broker.handlers.services import Handler, Services
-from broker.loop.turns import ELEMENTS_AT_ONCE, Work, at_once_or_in_turns, make_in_turns
+from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
@@ -44,7 +45,7 @@ def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
     def handle(context: RequestContext, request: DescribeGroupsRequest) -> Any:
-        return at_once_or_in_turns(_answer(context, request), ELEMENTS_AT_ONCE)
+        return at_once_or_in_turns(_answer(context, request), IDS_AT_ONCE)
 
     def _answer(context: RequestContext, request: DescribeGroupsRequest) -> Work:
         answered: dict[str, tuple[DescribedGroup, int]] = {}

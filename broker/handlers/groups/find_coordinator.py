@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
+from broker.coordination.java_hash import IDS_AT_ONCE
 from broker.handlers.services import Handler, Services
 from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
 from broker.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -52,7 +53,7 @@ def build(services: Services) -> Handler:
 
     def handle(context: RequestContext, request: FindCoordinatorRequest) -> Any:
         if context.api_version >= VERSION_BATCH:
-            return at_once_or_in_turns(_answer_keys(context, request))
+            return at_once_or_in_turns(_answer_keys(context, request), IDS_AT_ONCE)
         answer = _answer_key(context, request, request.key)
         return FindCoordinatorResponse(
             error_code=answer.error_code,

@@ -22,9 +22,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, cast
 
+from broker.coordination.java_hash import IDS_AT_ONCE
 from broker.groups.offset_reads import OffsetReads
 from broker.handlers.services import Handler, Services
-from broker.loop.turns import ELEMENTS_AT_ONCE, Work, at_once_or_in_turns, make_in_turns
+from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
 from broker.metadata.metadata_cache import MetadataCache
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
@@ -52,7 +53,7 @@ def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
     def handle(context: RequestContext, request: OffsetFetchRequest) -> Any:
-        return at_once_or_in_turns(_answer(context, request), ELEMENTS_AT_ONCE)
+        return at_once_or_in_turns(_answer(context, request), IDS_AT_ONCE)
 
     def _answer(context: RequestContext, request: OffsetFetchRequest) -> Work:
         is_batch = context.api_version >= VERSION_GROUPS

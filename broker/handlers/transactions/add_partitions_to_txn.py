@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
+from broker.coordination.java_hash import IDS_AT_ONCE
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
 from broker.loop.turns import Work, at_once_or_in_turns
@@ -66,7 +67,7 @@ class AddPartitionsToTxnHandler:
         self._wait_max_ms = wait_max_ms
 
     def handle(self, context: RequestContext, request: AddPartitionsToTxnRequest) -> Any:
-        return at_once_or_in_turns(self._answer(context.api_version, request))
+        return at_once_or_in_turns(self._answer(context.api_version, request), IDS_AT_ONCE)
 
     def _answer(self, version: int, request: AddPartitionsToTxnRequest) -> Work:
         """All transactions are begun before one is waited for."""

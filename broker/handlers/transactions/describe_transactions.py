@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+from broker.coordination.java_hash import IDS_AT_ONCE
 from broker.handlers.services import Handler, Services
 from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
 from broker.network.answer_size import AnswerSize
@@ -41,7 +42,7 @@ def build(services: Services) -> Handler:
     assert coordinator is not None, "the API is served where there is a coordinator"
 
     def handle(context: RequestContext, request: DescribeTransactionsRequest) -> Any:
-        return at_once_or_in_turns(_answer(coordinator, request))
+        return at_once_or_in_turns(_answer(coordinator, request), IDS_AT_ONCE)
 
     return handle
 
