@@ -29,6 +29,9 @@ logger = logging.getLogger("barnabas.metadata")
 IN_FLIGHT_MAX = 10_000
 """Topics on their way at a time; beyond it a client is only told "unknown" and asks again."""
 
+BEGUN_AT_ONCE = 10
+"""Topics on their way, up to which another one begins before its request is answered. A request for thousands calls `create` for each."""
+
 REPLICATION_FACTOR_PROPERTIES = {
     GROUP_METADATA_TOPIC: "offsets.topic.replication.factor",
     TRANSACTION_STATE_TOPIC: "transaction.state.log.replication.factor",
@@ -62,6 +65,7 @@ class AutoTopicCreator:
 
         `client` asked for their metadata; None for a coordinator's own topic.
         """
+        are_few = len(self._in_flight) < BEGUN_AT_ONCE
         errors: dict[str, ErrorCode] = {}
         for name in names:
             if find_name_fault(name) is not None:
@@ -75,7 +79,10 @@ class AutoTopicCreator:
                 else:
                     self._waiting.append((name, client))
         if self._waiting:
-            self._beginning.run_now()
+            if are_few:
+                self._beginning.run_now()
+            else:
+                self._beginning.resume()
         return errors
 
     def close(self) -> None:

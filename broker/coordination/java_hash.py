@@ -10,9 +10,6 @@ CACHED_LENGTH_MAX = 100
 HASHES_CACHED = 10_000
 """Hashes in the cache: at most 5 MB with the ids."""
 
-IDS_AT_ONCE = 10
-"""Ids that a request may name before it takes turns (broker/loop/turns.py): the hash of the longest takes two milliseconds."""
-
 _MASK_32 = 0xFFFFFFFF
 
 

@@ -113,6 +113,7 @@ class AttackedBroker(BrokerProcess):
             for number in range(GROUPS_WARMED):
                 while client.request(HeartbeatRequest(group_id=f"warm-{number}"), 3).error_code in COORDINATOR_LOADING:
                     client.request(FindCoordinatorRequest(key=f"warm-{number}"), 2)  # creates the coordinator's topic
+            client.request(FindCoordinatorRequest(key="warm", key_type=1), 2)  # creates __transaction_state
         for api in APIS.values():
             with WireClient(self.host, self.port) as client:
                 if api.key != 0:  # an empty Produce has acks=0, and no answer

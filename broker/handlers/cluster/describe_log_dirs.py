@@ -59,7 +59,7 @@ def build(services: Services) -> Handler:
         return at_once_or_in_turns(_answer(context.api_version, request))
 
     def _answer(version: int, request: DescribeLogDirsRequest) -> Work:
-        asked = _asked(log_manager, request)
+        asked = yield from _asked(log_manager, request)
         found = yield from _describe_logs(log_manager, replica_manager, asked)
         spaces: dict[LogDirectory, VolumeSpace | StorageError] = {}
         if version >= VOLUMES_SINCE:
@@ -74,12 +74,18 @@ def build(services: Services) -> Handler:
     return handle
 
 
-def _asked(log_manager: LogManager, request: DescribeLogDirsRequest) -> set[tuple[str, int]] | None:
+def _asked(log_manager: LogManager, request: DescribeLogDirsRequest) -> Generator[None, None, set[tuple[str, int]] | None]:
     """The partitions that the request names and that are here; None for all."""
     if request.topics is None:
         return None
-    named = ((topic.topic, index) for topic in request.topics for index in topic.partitions)
-    return {each for each in named if log_manager.find_log(*each) is not None or log_manager.futures.find(*each) is not None}
+    asked: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for index in topic.partitions:
+            if log_manager.find_log(topic.topic, index) is not None or log_manager.futures.find(topic.topic, index) is not None:
+                asked.add((topic.topic, index))
+            yield
+        yield
+    return asked
 
 
 def _describe_logs(

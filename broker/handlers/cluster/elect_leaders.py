@@ -21,7 +21,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.turns import Work, in_turns_if_many
+from broker.loop.turns import Work, at_once_or_in_turns, in_turns_if_many, make_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
@@ -59,16 +59,19 @@ def error_response(request: ElectLeadersRequest, error: KafkaError) -> Any:
 
 
 def _failed(request: ElectLeadersRequest, error: KafkaError, code: ErrorCode) -> ElectLeadersResponse | Work:
-    results = [
-        ReplicaElectionResult(
-            topic=topic.topic,
-            partition_result=[
-                PartitionResult(partition_id=index, error_code=error.code, error_message=error.message) for index in topic.partitions
-            ],
-        )
-        for topic in request.topic_partitions or ()
-    ]
-    return _answer(ElectLeadersResponse(error_code=code, replica_election_results=results))
+    response: ElectLeadersResponse | Work = at_once_or_in_turns(_all_failed(request, error, code), ANSWERED_AT_ONCE)
+    return response
+
+
+def _all_failed(request: ElectLeadersRequest, error: KafkaError, code: ErrorCode) -> Work:
+    def failed(index: int) -> PartitionResult:
+        return PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
+
+    results: list[ReplicaElectionResult] = []
+    for topic in request.topic_partitions or ():
+        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=(yield from make_in_turns(failed, topic.partitions))))
+        yield
+    return ElectLeadersResponse(error_code=code, replica_election_results=results)
 
 
 def _answer(response: ElectLeadersResponse) -> ElectLeadersResponse | Work:

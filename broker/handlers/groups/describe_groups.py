@@ -19,12 +19,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from broker.coordination.java_hash import IDS_AT_ONCE
 from broker.groups.classic.classic_group import GroupState
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.descriptions import GroupDescription, MemberDescription
 from broker.handlers.services import Handler, Services
-from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
+from broker.loop.turns import IDS_AT_ONCE, Work, at_once_or_in_turns, make_in_turns
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError

@@ -21,9 +21,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
-from broker.coordination.java_hash import IDS_AT_ONCE
 from broker.handlers.services import Handler, Services
-from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
+from broker.loop.turns import IDS_AT_ONCE, Work, at_once_or_in_turns, make_in_turns
 from broker.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError

@@ -22,10 +22,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, cast
 
-from broker.coordination.java_hash import IDS_AT_ONCE
 from broker.groups.offset_reads import OffsetReads
 from broker.handlers.services import Handler, Services
-from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
+from broker.loop.turns import IDS_AT_ONCE, Work, at_once_or_in_turns, make_in_turns
 from broker.metadata.metadata_cache import MetadataCache
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext

@@ -23,10 +23,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
-from broker.coordination.java_hash import IDS_AT_ONCE
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
-from broker.loop.turns import Work, at_once_or_in_turns
+from broker.loop.turns import IDS_AT_ONCE, Work, at_once_or_in_turns
 from broker.metadata.image import INTERNAL_TOPICS
 from broker.metadata.metadata_cache import MetadataCache
 from broker.network.context import RequestContext

@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from broker.coordination.java_hash import IDS_AT_ONCE
 from broker.handlers.services import Handler, Services
-from broker.loop.turns import Work, at_once_or_in_turns, make_in_turns
+from broker.loop.turns import IDS_AT_ONCE, Work, at_once_or_in_turns, make_in_turns
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
 from protocol.errors import KafkaError

@@ -140,6 +140,20 @@ def test_creations_begin_in_slices_of_the_loops_time() -> None:
     assert [request.topics[0].name for request in creator.requests] == names
 
 
+def test_a_request_for_many_topics_does_not_begin_them_all_at_once() -> None:
+    clock = ManualClock()
+    creator, auto = _creator(clock)
+    names = [f"t{number}" for number in range(100)]
+
+    for name in names:
+        auto.create([name], context(9))
+    begun_at_once_count = len(creator.requests)
+    clock.advance(100)
+
+    assert begun_at_once_count == 10
+    assert [request.topics[0].name for request in creator.requests] == names
+
+
 def test_a_coordinators_topic_does_not_wait_behind_a_clients() -> None:
     clock = ManualClock()
     creator, auto = _creator(clock)
