@@ -63,13 +63,13 @@ def test_topics_of_the_constructor_are_there_at_once() -> None:
         assert partition_counts(broker) == {"orders": 3, "payments": 1, "defaulted": 2}
 
 
-def test_a_group_need_not_wait_for_the_topic_of_committed_offsets(broker: barnabas.Broker) -> None:
+def test_a_group_and_a_transaction_need_not_wait_for_their_internal_topics(broker: barnabas.Broker) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
 
     def topics() -> dict[str, int]:
         return {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=30).topics.items()}
 
-    wait_until(lambda: topics() == {"__consumer_offsets": 1}, 30, topics)
+    wait_until(lambda: topics() == {"__consumer_offsets": 1, "__transaction_state": 1}, 30, topics)
 
 
 def test_two_brokers_at_once_know_nothing_of_each_other() -> None:
