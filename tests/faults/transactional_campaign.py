@@ -38,7 +38,7 @@ CALM_MAX_S = 2.0
 HOLD_MAX_S = 3.0
 SHORT_SHARE = 0.25  # of the faults, which are healed before anyone noticed
 BUSY_MAX_S = 2.0  # that a client is waited for to be in a transaction when it is struck
-SETTLE_TIMEOUT_S = 120.0
+SETTLE_TIMEOUT_S = 180.0
 ADMIN_TIMEOUT_S = 60.0
 WAIT_INTERVAL_S = 0.05
 READ_BATCH_SIZE = 5000
@@ -279,6 +279,8 @@ class TransactionalCampaign:
         while not holds():
             if time.monotonic() > deadline_s:
                 return False
+            for client in self.load.clients.values():
+                client.end_if_hung()
             time.sleep(WAIT_INTERVAL_S)
         return True
 

@@ -8,16 +8,18 @@ some transactions are aborted on purpose. While its transaction is open, a copie
 
 On standard output, one JSON line each: what was read when it is there, a transaction before its first record is sent, and its end when the
 client says what became of it. A client that cannot go on ends; the campaign starts the next one with the same transactional id. Standard
-input says "pause" and "resume" to a source; at its end the client ends too.
+input says "pause" and "resume" to a source; at its end the client ends too. SIGUSR1 prints where it is, on standard error.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import faulthandler
 import json
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -293,6 +295,7 @@ def main() -> None:
         parser.add_argument(f"--{option}")
     parser.add_argument("--partitions", type=int)
     arguments = parser.parse_args()
+    faulthandler.register(signal.SIGUSR1)
     if arguments.role == "source":
         run_source(arguments)
     listen(lambda word: None)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.load import CLASSIC, CONSUMER, Operation
-from tests.faults.transactional_client import MARK, TRANSACTION_TIMEOUT_MS
+from tests.faults.transactional_client import CALL_TIMEOUT_S, CALLS_MAX, MARK, TRANSACTION_TIMEOUT_MS
 from tests.support.kafka import java_command
 from tests.support.process import checkout
 
@@ -28,6 +28,8 @@ INPUT = "in"
 PARTITIONS = 3
 RESTART_DELAY_S = 0.5
 STOP_TIMEOUT_S = 30.0
+HUNG_S = 2 * CALLS_MAX * CALL_TIMEOUT_S
+STACK_S = 0.2  # that a client gets to write where it is
 SOURCE = "source"
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 
@@ -119,6 +121,15 @@ class Client:
     def is_idle(self) -> bool:
         """Whether it has no transaction of which it has not told the end."""
         return self._open is None
+
+    def end_if_hung(self) -> None:
+        """Kill it if its transaction has been open for longer than all its calls may take; its log has where it was."""
+        operation = self._open
+        if operation is not None and time.monotonic_ns() - operation["inv"] > HUNG_S * 1e9:
+            self._history.client_errors[f"{self.name} hung"] += 1
+            self._process.send_signal(signal.SIGUSR1)
+            time.sleep(STACK_S)
+            self.kill()
 
     def close(self) -> None:
         with self._lock:
