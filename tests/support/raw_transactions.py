@@ -8,6 +8,8 @@ from typing import Any
 
 from protocol.errors import ErrorCode
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.messages.describe_transactions import DescribeTransactionsRequest
+from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -44,10 +46,10 @@ def add_partition(ask: Ask, transactional_id: str, producer: tuple[int, int], to
     assert [each.partition_error_code for each in added.results_by_partition] == [ErrorCode.NONE]
 
 
-def produce(ask: Ask, transactional_id: str, producer: tuple[int, int], topic: str, *, age_ms: int = 0) -> ErrorCode:
+def produce(ask: Ask, transactional_id: str, producer: tuple[int, int], topic: str, *, value: bytes = b"v", age_ms: int = 0) -> ErrorCode:
     """Append the first record of a transaction to partition 0, with a timestamp of `age_ms` ago."""
     records = build_batch(
-        [SimpleRecord(None, b"v", (), int(time.time() * 1000) - age_ms)],
+        [SimpleRecord(None, value, (), int(time.time() * 1000) - age_ms)],
         producer_id=producer[0],
         producer_epoch=producer[1],
         base_sequence=0,
@@ -56,6 +58,18 @@ def produce(ask: Ask, transactional_id: str, producer: tuple[int, int], topic: s
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
     request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[data])
     return ErrorCode(ask(request, 9).responses[0].partition_responses[0].error_code)
+
+
+def end_transaction(ask: Ask, transactional_id: str, producer: tuple[int, int], *, is_committed: bool) -> ErrorCode:
+    request = EndTxnRequest(transactional_id=transactional_id, producer_id=producer[0], producer_epoch=producer[1], committed=is_committed)
+    return ErrorCode(ask(request, 4).error_code)
+
+
+def state_of(ask: Ask, transactional_id: str) -> str:
+    """As DescribeTransactions tells it; empty while the coordinator does not serve yet."""
+    (answer,) = ask(DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0).transaction_states
+    assert answer.error_code in (ErrorCode.NONE, *NOT_YET)
+    return str(answer.transaction_state or "")
 
 
 def last_stable_offset(ask: Ask, topic: str) -> int:
