@@ -265,10 +265,21 @@ def committed_offset(server: Server, group: str, topic: str) -> int:
     return int(partition.offset)
 
 
-def run_transaction(producer: TransactionalProducer, topic: str, *values: str, is_committed: bool = True, partitions: int = 1) -> None:
+def run_transaction(
+    producer: TransactionalProducer,
+    topic: str,
+    *values: str,
+    is_committed: bool = True,
+    partitions: int = 1,
+    offset_of: tuple[str, int] | None = None,
+) -> None:
+    """One transaction, which also commits an offset of a group in the topic's first partition, if `offset_of` has both."""
     producer.begin()
     for number, value in enumerate(values):
         producer.send(topic, value, number % partitions)
+    if offset_of is not None:
+        group, offset = offset_of
+        producer.commit_offset(group, topic, offset)
     if is_committed:
         producer.commit()
     else:
