@@ -16,6 +16,7 @@ import pytest
 from protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest
 from protocol.schema import Message
+from tests.peers.answers import plain
 from tests.peers.odd_request import OddRequest
 from tests.peers.odd_requests import PREPARATION, REQUESTS
 from tests.support.broker import BrokerProcess
@@ -33,7 +34,6 @@ VOLATILE = {
     "usable_bytes",
 }  # fmt: skip
 OTHER_WORDS = ("Produce: ", "groups: find", "configs: describe resource type", "quotas: address ")
-OURS_ALONE = "barnabas."
 
 DIFFERENT = {
     "Produce: null records": "Kafka never answers",
@@ -119,20 +119,4 @@ def _answer(server: ServerProcess, request: OddRequest) -> Any:
             break
         time.sleep(ATTEMPT_INTERVAL_S)
     left_out = VOLATILE | {"error_message", "batch_index_error_message"} if request.name.startswith(OTHER_WORDS) else VOLATILE
-    return _plain(answer, left_out)
-
-
-def _plain(value: Any, left_out: set[str]) -> Any:
-    if isinstance(value, Message):
-        return {name: _plain(getattr(value, name), left_out) for name in value.__slots__ if name not in left_out}
-    if isinstance(value, list):
-        elements = [_plain(each, left_out) for each in value if not _is_ours_alone(each)]
-        # Kafka's order is that of its hash maps.
-        return sorted(elements, key=repr) if elements and isinstance(elements[0], dict) else elements
-    return bytes(value) if isinstance(value, memoryview) else value
-
-
-def _is_ours_alone(value: Any) -> bool:
-    """Our own configs, and the one that ELR (KIP-966) sets for Kafka's brokers, which this metadata version has not."""
-    name = getattr(value, "name", None)
-    return isinstance(name, str) and (name.startswith(OURS_ALONE) or name == "min.insync.replicas")
+    return plain(answer, left_out)
