@@ -50,7 +50,7 @@ KINDS: Mapping[str, type[BrokerProcess] | type[KafkaServer]] = {BARNABAS: Broker
 CLUSTER_ID = "3Db5QLSqSZieL3rJBUUegA"
 COMBINED, BROKER_ONLY, CONTROLLER_ONLY = "broker,controller", "broker", "controller"
 # What the format command of either kind is told where they may share a cluster: the features that both have.
-MIXED_FORMAT = ("--release-version", "4.0-IV3", "--feature", "transaction.version=0")
+MIXED_FORMAT = ("--release-version", "4.0-IV3")
 WITH_ELR = f"{ELR_FEATURE}=1"
 """A feature: eligible leader replicas (KIP-966)."""
 WAIT_MAX_S = 120.0
