@@ -49,7 +49,9 @@ class VerificationState:
             self.lowest_sequence = min(self.lowest_sequence, base_sequence)
 
     def is_ended_by(self, producer_epoch: int, *, is_marker: bool) -> bool:
-        """Whether a transactional batch that was appended ends the question: all do, but for a marker of a transaction before at version 2.
-        The one before has this transaction's epoch. A lower one is repeated by a coordinator that did not hear that it was written; with
-        Kafka it ends the question, and the batch that waits for the answer is INVALID_TXN_STATE."""
-        return not (is_marker and self.supports_epoch_bump and producer_epoch <= self.producer_epoch)
+        """Whether a transactional batch that was appended ends the question: all do, but for a marker of a transaction before.
+
+        Such a marker has a lower epoch, or this transaction's at version 2. A coordinator that did not hear that it was written repeats it,
+        perhaps late. With Kafka one of a lower epoch ends the question, and the batch that waits for the answer is INVALID_TXN_STATE."""
+        is_of_earlier = producer_epoch < self.producer_epoch or (self.supports_epoch_bump and producer_epoch == self.producer_epoch)
+        return not (is_marker and is_of_earlier)

@@ -131,6 +131,16 @@ def test_a_repeated_marker_of_an_earlier_transaction_leaves_the_guard_at_version
     assert append(log, guard, epoch=6, v2=True).base_offset == 3
 
 
+def test_a_repeated_marker_of_a_lower_epoch_leaves_the_guard_at_version_1(log: Log) -> None:
+    append(log, start(log, epoch=4), epoch=4)
+    end(log, epoch=4)
+    guard = start(log, epoch=5)
+
+    end(log, epoch=4)
+
+    assert append(log, guard, epoch=5).base_offset == 3
+
+
 def test_a_marker_of_a_higher_epoch_ends_the_guard_at_version_2(log: Log) -> None:
     guard = start(log, epoch=5, v2=True)
 
