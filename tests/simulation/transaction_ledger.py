@@ -53,6 +53,7 @@ class TransactionLedger:
         self._current: dict[Producer, Attempt] = {}
         self._open: dict[int, Attempt] = {}  # that neither client nor coordinator wants to end, by number
         self._ended: list[Attempt] = []
+        self._late_offsets: set[tuple[Key, int]] = set()
 
     # -- what clients tell -------------------------------------------------------------------------------------------
 
@@ -83,11 +84,19 @@ class TransactionLedger:
         attempt.decided = is_commit
         self._open.pop(attempt.number, None)
 
+    def find_open_keys(self) -> list[Key]:
+        """The partitions in which a transaction is open, as far as client and coordinator know."""
+        return [key for attempt in self._open.values() for key, offset, _ in attempt.sends if offset is not None]
+
     def touched(self, attempt: Attempt, how: str) -> None:
         """A late request below transaction version 2 counts for this later transaction, as with Kafka."""
         if not attempt.is_touched:
             self._trace.cover(KNOWN_FLAW + how)
         attempt.is_touched = True
+
+    def came_late(self, offsets: dict[Key, int]) -> None:
+        """Offsets of an earlier attempt are part of one that was touched."""
+        self._late_offsets.update(offsets.items())
 
     # -- what readers see --------------------------------------------------------------------------------------------
 
@@ -110,7 +119,9 @@ class TransactionLedger:
 
     def saw_committed_offset(self, reader: str, key: Key, offset: int, now_s: float) -> None:
         """It was sent in a transaction that was to be committed."""
-        if offset > 0 and not any(each.offsets.get(key) == offset and (each.asked or each.is_touched) for each in self.attempts):
+        if offset <= 0 or (key, offset) in self._late_offsets:
+            return
+        if not any(each.offsets.get(key) == offset and (each.asked or each.is_touched) for each in self.attempts):
             self.history.find("pending-offset-visible", (round(now_s, 6), reader, key, offset))
 
     def attempt_of(self, value: str) -> Attempt | None:

@@ -128,6 +128,7 @@ class TransactionWatch:
         offsets = {(topic.name, each.partition_index): each.committed_offset for topic in request.topics for each in topic.partitions}
         if offsets != attempt.offsets:
             self._late("TxnOffsetCommit", attempt, 0)
+            self._ledger.came_late(offsets)
 
 
 def _told_before(method: Callable[..., Any], told: Callable[..., None]) -> Callable[..., Any]:

@@ -18,17 +18,21 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from broker.loop.deferred import Deferred
 from broker.metadata.features import TRANSACTION_VERSION_FEATURE
 from broker.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from broker.transactions.partition_additions import PartitionAdditions
 from broker.transactions.transaction import LAST_CLIENT_EPOCH, Transaction
 from tests.simulation.applications import Application, CommittedConsumer, LevelChanger, MarkerRepeater, OffsetReader
 from tests.simulation.clients import Client, Producer
 from tests.simulation.connection import LostError
 from tests.simulation.consumers import READ_COMMITTED, FinalReader
+from tests.simulation.copiers import AtomicWriter, Copier
 from tests.simulation.history import Key
+from tests.simulation.node import Node
 from tests.simulation.transaction_ledger import TransactionLedger
 from tests.simulation.transaction_watch import TransactionWatch
-from tests.simulation.transactional import OLD, OLDEST, AtomicWriter, Copier, TransactionalClient
+from tests.simulation.transactional import OLD, OLDEST, TransactionalClient
 from tests.simulation.world import World
 from tests.support.history_checker import Position
 
@@ -38,7 +42,7 @@ GROUP = "copiers"
 LEVELS, LEVEL_WEIGHTS = (0, 1, 2), (1, 1, 3)
 TIMEOUTS_MS = (1_000, 3_000)
 ABORT_INTERVAL_MS = 300
-END_MAX_S = 40.0  # after everybody is at rest all transactions have ended by then
+END_MAX_S = 20.0  # after everybody is at rest all transactions have ended by then
 SOURCES: list[Key] = [(SOURCE, partition) for partition in range(PARTITIONS_COUNT)]
 COPIES: list[Key] = [(COPY, partition) for partition in range(PARTITIONS_COUNT)]
 
@@ -95,7 +99,7 @@ class TransactionWorld(World):
         if self._late_share:
             clients.append(self._client(MarkerRepeater, "repeater", watch=self.transaction_watch))
         if self._changes_levels:
-            clients.append(self._client(LevelChanger, "changer"))
+            clients.append(self._client(LevelChanger, "changer", level=self.level))
         return clients
 
     def _application(self, draw: random.Random, name: str, kind: type[TransactionalClient], **more: Any) -> Application:
@@ -168,6 +172,42 @@ class TransactionWorld(World):
         for client in (everything, stable, offsets):
             client.close()
         return committed
+
+
+class LateAnswersWorld(TransactionWorld):
+    """Some answers of the coordinators, to the question whether a batch may be appended, come late: the transaction may be over by then."""
+
+    LATE_ANSWERS_SHARE = 0.3
+    LATE_ANSWER_MEAN_S = 0.03
+
+    def _run(self) -> dict[str, list[Any]]:
+        draw, ask = self._stream("late answers"), PartitionAdditions.ask
+
+        def ask_slowly(additions: PartitionAdditions, question: Any) -> Deferred:
+            answer = ask(additions, question)
+            if draw.random() >= self.LATE_ANSWERS_SHARE:
+                return answer
+            late, delay_s = Deferred(), draw.expovariate(1 / self.LATE_ANSWER_MEAN_S)
+            answer.when_done(lambda told: self.loop.call_later(delay_s, late.complete, told))
+            return late
+
+        with patch.object(PartitionAdditions, "ask", ask_slowly):
+            return super()._run()
+
+
+class SlowDiskWorld(TransactionWorld):
+    """What is written is durable only after a while, and power cuts come in between."""
+
+    SLOWNESS = 20.0
+
+    def _draw_profile(self) -> str:
+        return "power"
+
+    def _make_nodes(self) -> list[Node]:
+        nodes = super()._make_nodes()
+        for node in nodes:
+            node.slowness = self.SLOWNESS
+        return nodes
 
 
 @contextmanager

@@ -1,32 +1,23 @@
-"""Thin clients with transactions: one that writes to several partitions at once, and one that reads, processes and writes, as Java's
-TransactionalMessageCopier. They do what Java's TransactionManager does in the versions of both sides of KIP-890.
+"""What thin clients with transactions share: they do what Java's TransactionManager does, in the versions of both sides of KIP-890.
 
-A client of these is one instance of an application: when it is fenced it ends, and whoever started it starts the next one
-(tests/simulation/applications.py).
+Such a client is one instance of an application: when it is fenced it ends, and the application starts the next one
+(tests/simulation/applications.py). What it writes in its transactions is its subclass's (tests/simulation/copiers.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from protocol.errors import ErrorCode
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from protocol.records import SimpleRecord, build_batch
 from tests.simulation.clients import EPOCH_S, RETRIED, VALUE_SIZE_MAX, Address, name_of
 from tests.simulation.connection import ClientConnection, LostError
@@ -218,7 +209,11 @@ class TransactionalClient(Fetcher, ABC):
 
     async def _begin(self) -> Attempt:
         if self._old is None and self.draw.random() < 0.2:
-            self._versions = await self._find_versions()
+            versions = await self._find_versions()
+            if versions.bumps_epochs and not self._versions.bumps_epochs:
+                await self._identify(self._producer)  # as Java's clients: the transaction before may still be open in a partition
+            else:
+                self._versions = versions
         self._added.clear()
         self.attempt = self.ledger.begin(self.name, self.transactional_id, self._producer, self.now_s)
         return self.attempt
@@ -260,7 +255,8 @@ class TransactionalClient(Fetcher, ABC):
         connection = await self.connected(address)
         requests = [self._produce(key, records) for _, records in batches]
         if self._late_share and self.draw.random() < DELAYED_SHARE:
-            self._repeat_late(self.draw.choice(requests), self._versions.produce, address)
+            delay_s = self.draw.choice((0.0, self._draw_delay_s()))
+            self._repeat_late(self.draw.choice(requests), self._versions.produce, address, delay_s)
             raise AbortError(f"has sent to {key} what does not arrive in time")
         answers = [connection.send(request, self._versions.produce) for request in requests]
         error = 0
@@ -348,14 +344,17 @@ class TransactionalClient(Fetcher, ABC):
 
     def _maybe_repeat_late(self, message: Any, version: int, address: Address) -> None:
         if self._late_share and not isinstance(message, InitProducerIdRequest) and self.draw.random() < self._late_share:
-            self._repeat_late(message, version, address)
+            self._repeat_late(message, version, address, self._draw_delay_s())
 
-    def _repeat_late(self, message: Any, version: int, address: Address) -> None:
-        self._late.append(self.loop.create_task(self._repeat(message, version, address)))
+    def _draw_delay_s(self) -> float:
+        return self.draw.expovariate(1 / LATE_MEAN_S)
 
-    async def _repeat(self, message: Any, version: int, address: Address) -> None:
+    def _repeat_late(self, message: Any, version: int, address: Address, delay_s: float) -> None:
+        self._late.append(self.loop.create_task(self._repeat(message, version, address, delay_s)))
+
+    async def _repeat(self, message: Any, version: int, address: Address, delay_s: float) -> None:
         """As a network does that has delivered a request's copy only now."""
-        await asyncio.sleep(self.draw.expovariate(1 / LATE_MEAN_S))
+        await asyncio.sleep(delay_s)
         what = type(message).__name__.removesuffix("Request")
         try:
             connection = await asyncio.wait_for(ClientConnection.open(self.network, self.host, *address), 2.0)
@@ -368,125 +367,3 @@ class TransactionalClient(Fetcher, ABC):
             pass
         finally:
             connection.close()
-
-
-class AtomicWriter(TransactionalClient):
-    """Writes to several partitions in one transaction."""
-
-    async def _do_transaction(self) -> None:
-        attempt = await self._begin()
-        try:
-            for key in self.draw.sample(self._keys, self.draw.randint(1, len(self._keys))):
-                batches = [[self._value(attempt) for _ in range(self.draw.randint(1, 2))] for _ in range(self.draw.randint(1, 2))]
-                await self._send(attempt, key, batches)
-            await asyncio.sleep(self.draw.choice((0.0, 0.0, 0.05)))
-            await self._end(attempt, is_commit=self.draw.random() < 0.7)
-        except AbortError as error:
-            self.note(f"aborts: {error}")
-            await self._abort(attempt)
-        await asyncio.sleep(self.draw.uniform(0.0, 0.1))
-
-    def _value(self, attempt: Attempt) -> str:
-        self._values_count += 1
-        return f"{self.name}.{self._values_count}/{attempt.number}"
-
-
-class Copier(TransactionalClient):
-    """Copies the records of one partition to others, and commits its position in the same transaction."""
-
-    def __init__(self, *arguments: Any, source: Key, group: str, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self._source = source
-        self._group = group
-
-    async def _begin_work(self) -> None:
-        self.positions = {self._source: await self._fetch_position()}
-        self.reset_sessions()
-
-    async def _fetch_position(self) -> int:
-        """Where the transactions before have left off: all of them have ended."""
-        topic, partition = self._source
-        request = OffsetFetchRequest(
-            group_id=self._group, topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[partition])], require_stable=True
-        )
-        while True:
-            response = await self._ask_coordinator(GROUP, self._group, request, OFFSET_FETCH_VERSION)
-            told = response.topics[0].partitions[0] if response.topics else None
-            error = response.error_code or (0 if told is None else told.error_code)
-            if error == 0 and told is not None:
-                offset = max(told.committed_offset, 0)
-                self.ledger.saw_committed_offset(self.name, self._source, offset, self.now_s)
-                self.note(f"begins at {topic}-{partition}@{offset}")
-                return offset
-            await self._again("OffsetFetch", error, GROUP, self._group)
-
-    async def _do_transaction(self) -> None:
-        began_at = self.positions[self._source]
-        try:
-            polled = await self.fetch()
-        except LostError:
-            await self._pause()
-            return
-        self.ledger.saw(self.name, polled, self.now_s)
-        if not polled:
-            await asyncio.sleep(self.draw.uniform(0.0, 0.03))
-            return
-        attempt = await self._begin()
-        attempt.polled = polled
-        try:
-            await self._copy(attempt, polled[self._source])
-            await self._commit_position(attempt)
-            is_commit = self.draw.random() < 0.8
-            await self._end(attempt, is_commit=is_commit)
-        except AbortError as error:
-            self.note(f"aborts: {error}")
-            is_commit = False
-            await self._abort(attempt)
-        if not is_commit:
-            self.reset_sessions()
-            is_asking = self.draw.random() < 0.5
-            self.positions = {self._source: await self._fetch_position() if is_asking else began_at}
-
-    async def _copy(self, attempt: Attempt, records: list[tuple[int, str]]) -> None:
-        copies: dict[Key, list[str]] = {}
-        for _, value in records:
-            key = self._keys[zlib.crc32(value.encode()) % len(self._keys)]
-            copies.setdefault(key, []).append(f"{value}/{attempt.number}")
-        for key, values in copies.items():
-            middle = self.draw.randint(0, len(values))
-            await self._send(attempt, key, [each for each in (values[:middle], values[middle:]) if each])
-
-    async def _commit_position(self, attempt: Attempt) -> None:
-        offset = self.positions[self._source]
-        attempt.offsets = {self._source: offset}
-        producer_id, epoch = self._producer
-        if not self._versions.bumps_epochs:
-            await self._add_group()
-        topic, partition = self._source
-        topics = [
-            TxnOffsetCommitRequestTopic(
-                name=topic, partitions=[TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)]
-            )
-        ]
-        request = TxnOffsetCommitRequest(
-            transactional_id=self.transactional_id, group_id=self._group, producer_id=producer_id, producer_epoch=epoch, topics=topics
-        )
-        while True:
-            response = await self._ask_coordinator(GROUP, self._group, request, self._versions.offset_commit)
-            error = response.topics[0].partitions[0].error_code
-            if error == 0:
-                return
-            if error == ErrorCode.INVALID_TXN_STATE and self._versions is OLDEST:
-                raise AbortError("it knows no other code for TRANSACTION_ABORTABLE")
-            await self._again("TxnOffsetCommit", error, GROUP, self._group)
-
-    async def _add_group(self) -> None:
-        producer_id, epoch = self._producer
-        request = AddOffsetsToTxnRequest(
-            transactional_id=self.transactional_id, producer_id=producer_id, producer_epoch=epoch, group_id=self._group
-        )
-        while True:
-            response = await self._ask_coordinator(TRANSACTIONAL_ID, self.transactional_id, request, self._versions.add_offsets)
-            if response.error_code == 0:
-                return
-            await self._again("AddOffsetsToTxn", response.error_code)
