@@ -22,6 +22,7 @@ from tests.support.process import checkout
 
 LAUNCHER = checkout() / "barnabas" / "__main__.py"
 TIMEOUT_S = 90.0
+INTERNAL_TOPICS = {"__consumer_offsets", "__transaction_state"}
 POLL_INTERVAL_S = 0.1
 
 
@@ -86,6 +87,10 @@ def wait_for_report(holds: Callable[[dict[str, Any]], bool], *arguments: str) ->
     return said
 
 
+def has_internal_topics(said: dict[str, Any]) -> bool:
+    return said["topics"] == len(INTERNAL_TOPICS) and not said["under_replicated"]
+
+
 def test_a_cluster_is_formed_without_an_error_in_its_log_told_of_and_stopped_and_comes_back_as_it_was(
     up: Callable[..., Up], tmp_path: Path
 ) -> None:
@@ -94,14 +99,14 @@ def test_a_cluster_is_formed_without_an_error_in_its_log_told_of_and_stopped_and
     first = up("--directory", folder, "--port", str(first_port))
     assert first.bootstrap == ",".join(f"127.0.0.1:{first_port + number}" for number in range(3))
 
-    said = wait_for_report(lambda said: bool(said["partitions"]) and not said["under_replicated"], "--directory", folder)
+    said = wait_for_report(has_internal_topics, "--directory", folder)
     assert [(broker["id"], broker["is_fenced"], broker["lag"] is not None) for broker in said["brokers"]] == [
         (1, False, True),
         (2, False, True),
         (3, False, True),
     ]
     assert [voter["id"] for voter in said["quorum"]["voters"]] == [1, 2, 3]
-    assert {each["topic"] for each in said["partitions"]} == {"__consumer_offsets"}
+    assert {each["topic"] for each in said["partitions"]} == INTERNAL_TOPICS
     assert all(each["min_isr"] == 2 and sorted(each["replicas"]) == [1, 2, 3] for each in said["partitions"])
     assert {each["replicas"][0] for each in said["partitions"]} == {1, 2, 3}, "not all brokers lead partitions of the offsets"
     for node_id in (1, 2, 3):
@@ -117,7 +122,7 @@ def test_a_cluster_is_formed_without_an_error_in_its_log_told_of_and_stopped_and
 def test_a_broker_that_dies_is_reported_and_its_replicas_are_out_of_sync(up: Callable[..., Up]) -> None:
     cluster = up("--ephemeral", "--override", "broker.session.timeout.ms=2000", "--override", "broker.heartbeat.interval.ms=500")
     brokers = {broker["node_id"]: broker for broker in json.loads(cluster.line)["brokers"]}
-    wait_for_report(lambda said: bool(said["partitions"]) and not said["under_replicated"], "--bootstrap-server", cluster.bootstrap)
+    wait_for_report(has_internal_topics, "--bootstrap-server", cluster.bootstrap)
 
     os.kill(brokers[3]["pid"], signal.SIGKILL)
     others = ",".join(brokers[node_id]["bootstrap_servers"] for node_id in (1, 2))
@@ -126,7 +131,7 @@ def test_a_broker_that_dies_is_reported_and_its_replicas_are_out_of_sync(up: Cal
 
     assert {broker["id"]: broker["is_fenced"] for broker in said["brokers"]} == {1: False, 2: False, 3: True}
     assert said["under_min_isr"] == said["offline"] == []
-    assert "4 under-replicated, 0 under min ISR, 0 offline" in text and re.search(r"^3 +\S+ +- +fenced ", text, re.MULTILINE)
+    assert "8 under-replicated, 0 under min ISR, 0 offline" in text and re.search(r"^3 +\S+ +- +fenced ", text, re.MULTILINE)
     exit_status, errors = cluster.end()
     assert exit_status == 0
     assert re.fullmatch(r"barnabas cluster up: node 3 was killed by signal 9 and is not started again; see .*/node-3/log\n", errors)
