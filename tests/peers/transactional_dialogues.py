@@ -1,7 +1,7 @@
 """What transactional producers, consumers of their topics and coordinators say to a broker, request by request: the same to Barnabas and to
 Apache Kafka. Each dialogue is held at request versions on both sides of a change; the server has some transaction.version.
 
-A dialogue waits for the markers of a transaction before it goes on.
+A dialogue waits for the markers of a transaction before it goes on, unless it is about what is answered until they are written (HELD).
 """
 
 from __future__ import annotations
@@ -284,6 +284,61 @@ def write_markers(version: int, level: int, p: TransactionalProducer) -> None:
     p.read(1, READ_UNCOMMITTED)
 
 
+# Until the markers are written.
+
+
+def held(ask: str, version: int, commit: bool, p: TransactionalProducer) -> None:
+    """The transaction before is decided, and a partition takes no marker yet."""
+    p.init(5)
+    p.add(3, 0)
+    p.produce(11)
+    p.add(3, 0, name=p.stuck)
+    before = p.epoch
+    end_version = 5 if (ask, version) in NEEDS_BUMP else 4
+    p.end(end_version, commit=commit, is_settled=False)
+    p.await_stuck()
+    p.read()
+    late = before - p.epoch
+    match ask:
+        case "end":
+            p.end(version, commit=commit, epoch=late, is_settled=False)
+            p.end(version, commit=not commit, is_settled=False)
+            p.end(version, producer_id=NO_ONE, is_settled=False)
+        case "init":
+            p.init(version)
+            p.init(version, epoch=0)
+        case "late produce":
+            p.produce(version, partition=0, sequence=1, epoch=late)
+        case "verify":
+            p.add(version, 0, verify=True)
+            p.add(version, 0, epoch=late, verify=True)
+        case "add":
+            p.ask_and_release("add", p.addition(version, 1), version)
+        case "produce":
+            p.ask_and_release("produce", p.batch(1), version)
+        case "commit offsets":
+            p.ask_and_release("commit offsets", p.offsets(7), version)
+    p.release()
+    p.settle()
+    p.read()
+
+
+NEEDS_BUMP = {("add", 4), ("add", 5), ("produce", 12), ("commit offsets", 5), ("end", 5), ("late produce", 12)}
+"""What a producer asks that follows transaction version 2."""
+
+
+def _held(ask: str, *versions: int) -> list[Dialogue]:
+    return [
+        Dialogue(
+            f"until markers are written, {ask} v{version} after {_word(commit)}",
+            partial(held, ask, version, commit),
+            1 if (ask, version) in NEEDS_BUMP else 0,
+        )
+        for version in versions
+        for commit in (True, False)
+    ]
+
+
 def _word(commit: bool) -> str:
     return "a commit" if commit else "an abort"
 
@@ -331,3 +386,14 @@ DIALOGUES = [
         for version, level in ((1, 0), (2, 0), (2, 1), (2, 2))
     ),
 ]
+
+HELD = [
+    *_held("end", 4, 5),
+    *_held("init", 3, 4, 5),
+    *_held("late produce", 10, 11, 12),
+    *_held("verify", 4, 5),
+    *_held("add", 3, 4, 5),
+    *_held("produce", 12),
+    *_held("commit offsets", 5),
+]
+"""For producers whose topic `stuck` takes no marker before `release`."""

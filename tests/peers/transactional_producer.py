@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import time
 from collections.abc import Collection
 from typing import Any
@@ -14,6 +15,7 @@ from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
@@ -27,12 +29,16 @@ from tests.support.wire import WireClient
 
 NOT_YET = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 SETTLE_S = 20.0
+UNANSWERED_S = 0.5  # then a request waits
 GROUP, TRANSACTIONAL_ID = 0, 1
 TIMEOUT_MS = 60_000
 NO_ONE = 999_999
 """A producer id that was not given out."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LATEST = -1
+EARLY = "early "
+"""Begins the words of a request that was sent before the markers of the transaction before were written."""
+TOPIC_RESOURCE, SET = 2, 0
 LEFT_OUT = {"error_message", "transaction_start_time_ms", "log_append_time_ms", "topic_id", "port"}
 
 Step = tuple[str, Any]
@@ -40,13 +46,14 @@ Step = tuple[str, Any]
 
 
 class TransactionalProducer:
-    """Speaks to one server over one connection. Owns `topic`, which it has made, of two partitions. Epochs that a dialogue gives are
-    relative to the producer's present one."""
+    """Speaks to one server over one connection. Owns `topic`, which it has made, of two partitions; the topic `stuck` is there
+    for dialogues that hold a transaction before its end. Epochs that a dialogue gives are relative to the producer's present one."""
 
-    def __init__(self, client: WireClient, name: str) -> None:
+    def __init__(self, host: str, port: int, client: WireClient, name: str) -> None:
+        self._address = host, port
         self._client = client
         self.id = self.group = name
-        self.topic = f"{name}-topic"
+        self.topic, self.stuck = f"{name}-topic", f"{name}-stuck"
         self.producer_id = self.epoch = -1
         self.transcript: list[Step] = []
         self._names: list[int] = []
@@ -262,6 +269,38 @@ class TransactionalProducer:
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=self.group, topics=[asked])], require_stable=require_stable)
         self._ask(f"offsets {require_stable}", request, 9)
 
+    # Transactions that are held.
+
+    def await_stuck(self) -> None:
+        """Wait until only `stuck` lacks its marker, and note what the coordinator has then."""
+        request = DescribeTransactionsRequest(transactional_ids=[self.id])
+        end_s = time.monotonic() + SETTLE_S
+        while [each.topic for each in self._client.request(request, 0).transaction_states[0].topics] != [self.stuck]:
+            assert time.monotonic() < end_s, "the markers of the other partitions are not written"
+            time.sleep(0.002)
+        self.describe()
+
+    def release(self) -> None:
+        """Let `stuck` take markers."""
+        config = AlterableConfig(name="min.insync.replicas", config_operation=SET, value="1")
+        resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=self.stuck, configs=[config])
+        with WireClient(*self._address) as other:
+            (answer,) = other.request(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+        assert answer.error_code == 0, answer
+
+    def ask_and_release(self, words: str, request: Any, version: int) -> None:
+        """The markers of the transaction before can be written only after the request was sent. It is sent once more when they are written,
+        as a client does that was told to try again."""
+        self._client.send(request, version)
+        select.select([self._client], [], [], UNANSWERED_S)
+        self.release()
+        self._note(f"{EARLY}{words}", request, version, self._plain(self._client.receive()))
+        end_s = time.monotonic() + SETTLE_S
+        while ErrorCode.CONCURRENT_TRANSACTIONS in _codes(shown := self._plain(self._client.request(request, version))):
+            assert time.monotonic() < end_s, shown
+            time.sleep(0.02)
+        self._note(words, request, version, shown)
+
     # The transcript.
 
     def ask(self, words: str, request: Any, version: int) -> None:
@@ -276,8 +315,11 @@ class TransactionalProducer:
                 break
             assert time.monotonic() < end_s, answer
             time.sleep(0.02)
-        self.transcript.append((f"{type(request).__name__.removesuffix('Request')} v{version}, {words}", shown))
+        self._note(words, request, version, shown)
         return answer
+
+    def _note(self, words: str, request: Any, version: int, shown: Any) -> None:
+        self.transcript.append((f"{type(request).__name__.removesuffix('Request')} v{version}, {words}", shown))
 
     def _plain(self, answer: Any) -> Any:
         return self._named(plain(answer, LEFT_OUT))

@@ -32,6 +32,10 @@ class WireClient:
     def close(self) -> None:
         self._socket.close()
 
+    def fileno(self) -> int:
+        """For `select`: readable when an answer has begun to arrive."""
+        return self._socket.fileno()
+
     def request(self, message: Any, version: int) -> Any:
         """The response to `message`. EOFError when the server closes the connection instead."""
         self.send(message, version)
