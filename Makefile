@@ -25,7 +25,7 @@ SOURCES := $(shell find barnabas broker config pipeline protocol storage -name '
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: run install check test lint bench bench-compare bench-versus profile crash chaos attack fuzz compare simulate clean
+.PHONY: run install check test lint bench bench-compare bench-versus profile crash chaos transactions attack fuzz compare simulate clean
 
 run: $(VENV)/.installed
 	@exec $(BIN)/barnabas serve
@@ -71,6 +71,10 @@ crash: $(VENV)/.installed $(VENV)/.test-dependencies
 # Faults on a cluster of four under load: make chaos MINUTES=60; CHAOS_ARGS="--power", "--mixed", "--shape two", "--faults trim,restart" …
 chaos: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m tests.faults.chaos --minutes $(MINUTES) $(CHAOS_ARGS)
+
+# Copiers in transactions while nodes and clients are killed: make transactions MINUTES=60; CHAOS_ARGS="--nodes 1", "--mixed" …
+transactions: $(VENV)/.installed $(VENV)/.test-dependencies
+	$(BIN)/python -m tests.faults.transactions --minutes $(MINUTES) $(CHAOS_ARGS)
 
 # Hostile clients of every kind, with honest ones beside them: make attack SECONDS=3600. 900 seconds are a full campaign.
 attack: $(VENV)/.installed $(VENV)/.test-dependencies

@@ -25,7 +25,7 @@ from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequ
 from tests.faults.load import SEGMENT_BYTES, Operation
 from tests.faults.nemesis import Nemesis, Strike
 from tests.faults.replicas import differences
-from tests.faults.transactional_load import INPUT, PARTITIONS, Pipeline, TransactionLoad
+from tests.faults.transactional_load import INPUT, PARTITIONS, TRANSACTION_TIMEOUT_MS, Pipeline, TransactionLoad
 from tests.support.cluster import Cluster
 from tests.support.history_checker import check
 
@@ -37,6 +37,7 @@ LATEST = -1
 CALM_MAX_S = 2.0
 HOLD_MAX_S = 3.0
 SHORT_SHARE = 0.25  # of the faults, which are healed before anyone noticed
+IN_SYNC_SHARE = 0.75  # of the faults of a window; the next one strikes while replicas are behind
 BUSY_MAX_S = 2.0  # that a client is waited for to be in a transaction when it is struck
 SETTLE_TIMEOUT_S = 180.0
 ADMIN_TIMEOUT_S = 60.0
@@ -80,6 +81,7 @@ class TransactionalCampaign:
         pause_s: float,
         assignment: Sequence[Sequence[int]] = (),
         client_debug: str = "",
+        timeout_ms: int = TRANSACTION_TIMEOUT_MS,
     ) -> None:
         """`assignment`: the brokers of each partition of all topics, else the controller places them."""
         self._cluster = cluster
@@ -90,7 +92,8 @@ class TransactionalCampaign:
         for topic in self._topics:
             cluster.create_topic(topic, PARTITIONS, assignment=assignment, config={"segment.bytes": str(SEGMENT_BYTES)})
         self._nemesis = Nemesis(cluster, INPUT, seed=seed, pause_s=pause_s)
-        self.load = TransactionLoad(cluster.bootstrap, pipelines, cluster.directory / "clients", debug=client_debug)
+        logs = cluster.directory / "clients"
+        self.load = TransactionLoad(cluster.bootstrap, pipelines, logs, debug=client_debug, timeout_ms=timeout_ms)
         self.windows: list[Window] = []
         self._everything: Log = {}
         self._starts = dict.fromkeys(keys_of(*self._topics), 0)
@@ -113,7 +116,7 @@ class TransactionalCampaign:
             end_s = time.monotonic() + seconds
             while not strikes or time.monotonic() < end_s:
                 time.sleep(self._random.uniform(0, CALM_MAX_S))
-                strikes.append(self._run_fault(self._random.choice(kinds)))
+                strikes.append(self.run_fault(self._random.choice(kinds), in_sync=self._random.random() < IN_SYNC_SHARE))
             return strikes
 
         return self.run_during(strike_often)
@@ -158,14 +161,14 @@ class TransactionalCampaign:
 
     # -- a fault ----------------------------------------------------------------------------------------------------
 
-    def _run_fault(self, kind: str) -> Strike:
-        """Strike, hold, heal; sometimes before anyone noticed."""
+    def run_fault(self, kind: str, *, in_sync: bool = True) -> Strike:
+        """Strike, hold, heal; sometimes before anyone noticed. `in_sync`: wait until all replicas are in sync again."""
         is_short = self._random.random() < SHORT_SHARE
         hold_s = self._pause_s if kind.startswith("pause") and not is_short else self._random.uniform(0, HOLD_MAX_S)
         strike = self._strike(kind)
         time.sleep(hold_s)
         self._heal(strike)
-        if self._random.random() < 0.75:
+        if in_sync:
             self._cluster.wait_in_sync()
         print(f"  {strike}", flush=True)
         return strike

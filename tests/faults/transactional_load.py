@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.load import CLASSIC, CONSUMER, Operation
-from tests.faults.transactional_client import CALL_TIMEOUT_S, CALLS_MAX, MARK, TRANSACTION_TIMEOUT_MS
+from tests.faults.transactional_client import CALL_TIMEOUT_S, CALLS_MAX, MARK
 from tests.support.kafka import java_command
 from tests.support.process import checkout
 
 INPUT = "in"
 PARTITIONS = 3
+TRANSACTION_TIMEOUT_MS = 12_000
 RESTART_DELAY_S = 0.5
 STOP_TIMEOUT_S = 30.0
 HUNG_S = 2 * CALLS_MAX * CALL_TIMEOUT_S
@@ -84,6 +85,7 @@ class Client:
 
     def __init__(self, name: str, command: Callable[[int], Sequence[str]], history: TransactionHistory, log_path: Path) -> None:
         self.name = name
+        self.failures = 0
         self._log_path = log_path
         self._command = command
         self._history = history
@@ -93,6 +95,7 @@ class Client:
         self._paused = threading.Event()
         self._lock = threading.Lock()  # over the process and the word
         self._open: Operation | None = None
+        self._hung: Operation | None = None
         self._process = self._start()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -125,7 +128,8 @@ class Client:
     def end_if_hung(self) -> None:
         """Kill it if its transaction has been open for longer than all its calls may take; its log has where it was."""
         operation = self._open
-        if operation is not None and time.monotonic_ns() - operation["inv"] > HUNG_S * 1e9:
+        if operation is not None and operation is not self._hung and time.monotonic_ns() - operation["inv"] > HUNG_S * 1e9:
+            self._hung = operation
             self._history.client_errors[f"{self.name} hung"] += 1
             self._process.send_signal(signal.SIGUSR1)
             time.sleep(STACK_S)
@@ -145,6 +149,7 @@ class Client:
             status = self._process.wait()
             self._end_open("info", {})
             if status > 0:
+                self.failures += 1
                 self._history.client_errors[f"{self.name} ended by itself"] += 1
             time.sleep(RESTART_DELAY_S)
             with self._lock:
@@ -207,13 +212,16 @@ class Client:
 class TransactionLoad:
     """All clients of a campaign with their history. The source starts paused."""
 
-    def __init__(self, bootstrap: str, pipelines: Sequence[Pipeline], log_dir: Path, *, debug: str = "") -> None:
+    def __init__(
+        self, bootstrap: str, pipelines: Sequence[Pipeline], log_dir: Path, *, debug: str = "", timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    ) -> None:
         """Each client's standard error goes to a file of `log_dir`; `debug` is what librdkafka logs there ("eos,protocol")."""
         self.history = TransactionHistory()
         self.pipelines = pipelines
         self._bootstrap = bootstrap
         self._log_dir = log_dir
         self._debug = debug
+        self._timeout_ms = timeout_ms
         log_dir.mkdir(exist_ok=True)
         self.source = self._client(SOURCE, lambda life: [*self._python(SOURCE, SOURCE, life), "--output", INPUT])
         self.clients = {SOURCE: self.source}
@@ -236,6 +244,11 @@ class TransactionLoad:
         reads, self.history.reads = self.history.reads, []
         return operations, reads
 
+    @property
+    def failures(self) -> dict[str, int]:
+        """How often clients ended by an error of their own, of those that did."""
+        return {name: client.failures for name, client in self.clients.items() if client.failures}
+
     def close(self) -> None:
         for client in self.clients.values():
             client.close()
@@ -246,7 +259,7 @@ class TransactionLoad:
     def _python(self, role: str, name: str, life: int) -> list[str]:
         module = [sys.executable, "-m", "tests.faults.transactional_client", role]
         words = [*module, "--bootstrap", self._bootstrap, "--name", name, "--life", str(life), "--partitions", str(PARTITIONS)]
-        return [*words, "--debug", self._debug]
+        return [*words, "--debug", self._debug, "--timeout-ms", str(self._timeout_ms)]
 
     def _copier(self, pipeline: Pipeline, name: str, life: int) -> list[str]:
         if pipeline.role == "java":
@@ -257,7 +270,7 @@ class TransactionLoad:
                 "output-topic": pipeline.output,
                 "consumer-group": pipeline.group,
                 "transaction-size": "20",
-                "transaction-timeout": str(TRANSACTION_TIMEOUT_MS),
+                "transaction-timeout": str(self._timeout_ms),
                 "transactional-id": name,
             }
             words = [word for option, value in options.items() for word in (f"--{option}", value)]
