@@ -43,6 +43,7 @@ QUIET_PORTS = (15_000, 32_000)
 DELETE_TIMEOUT_S = 60.0
 CENSUS_TIMEOUT_S = 60.0
 TOPICS_PER_REQUEST = 500
+LOOK_AGAIN_S = 0.2  # many creations take place in it, if there are any
 GROUPS_WARMED = 16  # they meet each of the four partitions of the coordinator's topic
 COORDINATOR_LOADING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 
@@ -131,13 +132,22 @@ class AttackedBroker(BrokerProcess):
         self.canaries[kind].stop()
 
     def delete_other_topics(self) -> None:
-        """What an attack created is no memory that it leaves."""
+        """What an attack created is no memory that it leaves. Topics of Metadata requests are still being created, ten at a time."""
         with WireClient(self.host, self.port, timeout_s=DELETE_TIMEOUT_S) as client:
-            found = [topic.name for topic in client.request(MetadataRequest(topics=None), 9).topics if not topic.is_internal]
-            others = [name for name in found if name not in OWN_TOPICS]
-            for place in range(0, len(others), TOPICS_PER_REQUEST):
-                states = [DeleteTopicState(name=name) for name in others[place : place + TOPICS_PER_REQUEST]]
-                client.request(DeleteTopicsRequest(topics=states, timeout_ms=30_000), 6)
+            while others := self._other_topics(client):
+                for place in range(0, len(others), TOPICS_PER_REQUEST):
+                    states = [DeleteTopicState(name=name) for name in others[place : place + TOPICS_PER_REQUEST]]
+                    client.request(DeleteTopicsRequest(topics=states, timeout_ms=30_000), 6)
+
+    def _other_topics(self, client: WireClient) -> list[str]:
+        """The topics that are not the campaign's own, when two looks have found the same."""
+        found: list[str] | None = None
+        while True:
+            topics = client.request(MetadataRequest(topics=None), 9).topics
+            before, found = found, [topic.name for topic in topics if not topic.is_internal and topic.name not in OWN_TOPICS]
+            if found == before:
+                return found
+            time.sleep(LOOK_AGAIN_S)
 
     def close(self) -> None:
         for canary in self.canaries.values():
