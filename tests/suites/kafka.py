@@ -24,7 +24,7 @@ from tests.support.kafka import KAFKA_VERSION, SERVER_JVM_FLAGS, class_path_of
 from tests.support.streams import COMPILER_FLAGS
 
 COMPILE_TIMEOUT_S = 120
-CLASS_MAX_S = 1_800
+CLASS_MAX_S = 3_600
 GROUP = "org.apache.kafka"
 JARS: tuple[tuple[str, ...], ...] = (
     *((GROUP, artifact, KAFKA_VERSION) for artifact in ("kafka_2.13", "kafka-streams", "connect-runtime", "connect-mirror")),
@@ -115,7 +115,7 @@ def run(name: str, method: str, class_path: str, directory: Path) -> Outcome:
         subprocess.run(
             [
                 "java", *JVM_FLAGS, f"-Dbarnabas.clusters={clusters.address}", f"-Djava.io.tmpdir={directory}", "-cp", class_path,
-                "org.junit.platform.console.ConsoleLauncher", "execute", *words, "--disable-banner", "--details=tree",
+                "org.junit.platform.console.ConsoleLauncher", "execute", *words, "--disable-banner", "--details=testfeed",
                 "--disable-ansi-colors", f"--reports-dir={reports}", "--config=junit.jupiter.extensions.autodetection.enabled=true",
             ],
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, timeout=CLASS_MAX_S, check=False,
