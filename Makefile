@@ -15,6 +15,7 @@ AFTER ?= HEAD
 SECONDS ?= 900
 MINUTES ?= 10
 CHAOS_ARGS ?=
+SIMULATE_ARGS ?=
 SEED ?=
 FUZZER ?=
 WORKERS ?= 2
@@ -63,7 +64,7 @@ profile: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m bench profile $(ROW)
 
 simulate: $(VENV)/.installed $(VENV)/.test-dependencies
-	$(BIN)/python -m tests.simulation --nodes $(NODES) --seeds $(SEEDS) --first $(FIRST)
+	$(BIN)/python -m tests.simulation --nodes $(NODES) --seeds $(SEEDS) --first $(FIRST) $(SIMULATE_ARGS)
 
 crash: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m tests.faults.crash --rounds $(ROUNDS)
