@@ -27,6 +27,7 @@ from tests.faults.nemesis import Nemesis, Strike
 from tests.faults.replicas import differences
 from tests.faults.transactional_load import INPUT, PARTITIONS, TRANSACTION_TIMEOUT_MS, Pipeline, TransactionLoad
 from tests.support.cluster import Cluster
+from tests.support.commits import commit
 from tests.support.history_checker import check
 
 KILL_CLIENT, PAUSE_CLIENT = "kill-client", "pause-client"
@@ -91,6 +92,9 @@ class TransactionalCampaign:
         self._topics = (INPUT, *(pipeline.output for pipeline in pipelines))
         for topic in self._topics:
             cluster.create_topic(topic, PARTITIONS, assignment=assignment, config={"segment.bytes": str(SEGMENT_BYTES)})
+        for pipeline in pipelines:
+            if pipeline.role == "aiokafka":
+                self._commit_beginning(pipeline)
         self._nemesis = Nemesis(cluster, INPUT, seed=seed, pause_s=pause_s)
         logs = cluster.directory / "clients"
         self.load = TransactionLoad(cluster.bootstrap, pipelines, logs, debug=client_debug, timeout_ms=timeout_ms)
@@ -100,6 +104,13 @@ class TransactionalCampaign:
 
     def close(self) -> None:
         self.load.close()
+
+    def _commit_beginning(self, pipeline: Pipeline) -> None:
+        """For a client that does not begin at the beginning by itself."""
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": self._cluster.bootstrap, "group.id": pipeline.group, "log_level": 0})
+        beginning = [confluent_kafka.TopicPartition(pipeline.input, index, 0) for index in range(PARTITIONS)]
+        commit(consumer, beginning, ADMIN_TIMEOUT_S)
+        consumer.close()
 
     def coordinator(self, key_type: int, key: str) -> int:
         """The node that coordinates a group or a transactional id. Waits until there is one."""
