@@ -33,7 +33,7 @@ from aiokafka.errors import KafkaError as AioKafkaError
 from tests.support.commits import committed
 
 CALL_TIMEOUT_S = 15.0  # of one call to a client, which is repeated if the client allows it
-CALLS_MAX = 3
+CALLS_MAX = 2
 """Not even then does send_offsets_to_transaction of librdkafka 2.16 always return, for the reason that docs/notes.md gives. The campaign
 ends such a process."""
 BATCH_SIZE = 20  # records of a copier's transaction
