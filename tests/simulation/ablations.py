@@ -170,7 +170,7 @@ KEPT_SEEDS = {
     "forget_producers_at_a_restart": 3,
     "acknowledge_before_the_fsync": 7,
     "trust_the_index_in_recovery": 590,
-    "leave_a_torn_tail": 2,
+    "leave_a_torn_tail": 3,
     "answer_group_commits_early": 13,
     "drop_tombstones_at_once": 10,
     "throw_half_a_swap_away": 129,

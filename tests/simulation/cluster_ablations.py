@@ -333,7 +333,7 @@ KEPT_SEEDS: dict[str, int] = {
     "believe_one_observer": 0,
     "fence_without_a_question": 1,
     "vote_against_a_leader_that_answers": 3,
-    "notice_no_silence": 3,
+    "notice_no_silence": 0,
 }
 
 WORLDS: dict[str, type[ClusterWorld]] = {
