@@ -71,8 +71,13 @@ def test_features_are_described_upgraded_and_downgraded(java_host: JavaHost, quo
     between = finalized()
     java_host.tool("FeatureCommand", *by_controller(quorum), "downgrade", "--feature", "metadata.version=25")
 
-    levels = {"metadata.version": "4.0-IV3", "kraft.version": "1", "eligible.leader.replicas.version": "0", "group.version": "1"}
-    assert before == levels
+    assert before == {
+        "metadata.version": "4.0-IV3",
+        "kraft.version": "1",
+        "eligible.leader.replicas.version": "0",
+        "group.version": "1",
+        "transaction.version": "2",
+    }
     assert "metadata.version was upgraded to 29." in upgraded
     assert between["metadata.version"] == "4.2-IV1"
     assert finalized() == before
