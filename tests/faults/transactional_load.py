@@ -60,10 +60,11 @@ class Pipeline:
 
 
 # The second one reads what the first writes, aborted transactions among it.
+AIOKAFKA_PIPELINE = Pipeline("aiokafka", "aiokafka", INPUT, copiers=1)
 PYTHON_PIPELINES = (
     Pipeline("classic", "confluent-kafka", INPUT, copiers=2),
     Pipeline("consumer", "confluent-kafka", "out-classic", copiers=2, protocol=CONSUMER),
-    Pipeline("aiokafka", "aiokafka", INPUT, copiers=1),
+    AIOKAFKA_PIPELINE,
 )
 JAVA_PIPELINE = Pipeline("java", "java", INPUT, copiers=1, marks=False)
 

@@ -38,8 +38,8 @@ def test_a_folder_is_a_lane_and_a_file_that_takes_long_another() -> None:
     files = ("tests/wire/test_b.py", "tests/wire/test_a.py", "tests/mixed/test_live_move.py", "tests/mixed/test_takeover.py")
 
     assert lanes_of(files) == [
-        Lane("tests/mixed/test_takeover.py", ("tests/mixed/test_takeover.py",)),
         Lane("tests/mixed", ("tests/mixed/test_live_move.py",)),
+        Lane("tests/mixed/test_takeover.py", ("tests/mixed/test_takeover.py",)),
         Lane("tests/wire", ("tests/wire/test_a.py", "tests/wire/test_b.py")),
     ]
 
