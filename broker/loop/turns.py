@@ -22,7 +22,7 @@ SLICE_US = 5_000
 ELEMENTS_AT_ONCE = 500
 """Elements that a request may process at once, before it takes turns: 0.5 to 5 ms of work."""
 
-IDS_AT_ONCE = 10
+IDS_AT_ONCE = 4
 """The same for ids of groups or transactions: the hash of the longest takes two milliseconds."""
 
 Element = TypeVar("Element")
