@@ -71,9 +71,9 @@ def _download(scratch: Path) -> None:
 def run_suite(server: ServerProcess, file_name: str, deselected: list[str]) -> tuple[int, str]:
     """How many tests of that file passed, and what pytest printed. AssertionError if one failed.
 
-    A test that fails is repeated once, alone. The library loses a subscription that is made while its first metadata request is on its
-    way, as a TODO of `ClusterMetadata.set_topics` says: the answer counts as news of the new topics, and the next request is due in five
-    minutes. A test of the suite waits 30 s.
+    A test that fails is repeated once, alone. The library can lose a subscription that is made while its first metadata request is on its
+    way: the answer to that request counts as news of the new topics (a remark in `ClusterMetadata.set_topics` says so), and the next
+    request is due in five minutes. A test of the suite waits 30 s.
     """
     path = f"test/integration/{file_name}"
     done = _run_pytest(server, [f"--deselect={path}::{test}" for test in deselected] + [path])

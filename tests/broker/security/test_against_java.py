@@ -108,7 +108,7 @@ CASES = [
     (r"RULE:^CN=a\/b$/c\/d/U", "CN=a/b"),
     ("RULE:^CN=(?<who>.*)$/${who}!/", "CN=xy"),
     ("RULE:(?i)^cn=(.*),ou=ADMINS$/$1/", "CN=Jo,OU=admins"),
-    ("RULE:(?i)^cn=super$/root/,DEFAULT", "CN=\u017fuper"),
+    ("RULE:(?i)^cn=super$/admin/,DEFAULT", "CN=\u017fuper"),
     ("RULE:^CN=(.*)$/$1/L", "CN=ÄÖÜẞ"),
     ("RULE:^CN=(.*)$/$1/U", "CN=straße"),
     ("RULE:^CN=(.*)$/$1/,DEFAULT", "CN=a\rb"),

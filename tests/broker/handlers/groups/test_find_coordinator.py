@@ -1,5 +1,6 @@
 """FindCoordinator's answers by version and key type."""
 
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -76,3 +77,13 @@ def test_every_key_is_answered():
     response = GroupHandlers().call(find_coordinator, 4, request)
 
     assert [(answer.key, answer.error_code) for answer in response.coordinators] == [("a", 0), ("b", 0)]
+
+
+def test_many_keys_take_turns():
+    """The hash of the longest key takes two milliseconds, so that 500 of them would hold the loop for a second."""
+    request = FindCoordinatorRequest(coordinator_keys=[f"{number:05}" + "k" * 29_000 for number in range(20)])
+
+    work = GroupHandlers().send(find_coordinator, 4, request)
+
+    assert isinstance(work, Generator)
+    assert len(list(work)) > len(request.coordinator_keys) / 2
