@@ -49,7 +49,7 @@ FLEXIBLE_HEADER = 2
 INIT_VERSION, FIND_VERSION, METADATA_VERSION = 5, 4, 8
 TRANSACTIONAL_ID = 1  # key type
 TRANSACTION_TIMEOUT_MS = 60_000
-IDS_AT_ONCE = 32  # of which one with a coordinator in the right place is chosen
+IDS_AT_ONCE = 32  # one with a coordinator in the right place is chosen from so many
 
 # Positions within a batch.
 CRC, CRC_START, PRODUCER_ID = 17, 21, 43

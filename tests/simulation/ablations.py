@@ -7,7 +7,7 @@ one passes because code or harness have changed, `find_seed` looks for another, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -19,11 +19,11 @@ from protocol.errors import ErrorCode
 from protocol.records import read_header
 from storage.index import CorruptIndexError
 from storage.segment import LogSegment
+from tests.simulation.ablation_set import AblationSet
 from tests.simulation.group_ablations import GROUP_ABLATIONS, GROUP_BROKEN_BY
 from tests.simulation.loop import SimulatedLoop, current_life
-from tests.simulation.world import Outcome, simulate
+from tests.simulation.world import World
 
-SEEDS_MAX = 500
 ANSWER_LEAD_S = 0.02  # by which an answer is ahead of what it promises
 
 
@@ -179,17 +179,4 @@ KEPT_SEEDS = {
     "convert_without_assignments": 27,
 }
 
-
-def run_with(name: str, seed: int) -> Outcome:
-    """One seed without the safeguard `name`."""
-    with ABLATIONS[name]():
-        return simulate(seed)
-
-
-def is_found(name: str, outcome: Outcome) -> bool:
-    return not BROKEN_BY[name].isdisjoint(outcome.findings)
-
-
-def find_seed(name: str, seeds: Iterable[int] = range(SEEDS_MAX)) -> int | None:
-    """The first seed that shows that the safeguard is missing."""
-    return next((seed for seed in seeds if is_found(name, run_with(name, seed))), None)
+ABLATION_SET = AblationSet(ABLATIONS, BROKEN_BY, World, {})

@@ -7,7 +7,7 @@ vote in random worlds of the raft core alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -33,13 +33,12 @@ from broker.server import client_server
 from config.topic import LogConfig
 from storage.compaction import selection
 from storage.log import Log
-from tests.simulation.ablations import SEEDS_MAX
+from tests.simulation.ablation_set import AblationSet
 from tests.simulation.cluster_world import ClusterWorld
 from tests.simulation.directed_worlds import ForgottenLogWorld, ForgottenVoteWorld, OldFetchWorld, SilenceWorld
 from tests.simulation.reborn_world import RebornWorld
 from tests.simulation.silence_world import CutLinksWorld, HungWorld
 from tests.simulation.trimmed_world import TrimmedWorld
-from tests.simulation.world import Outcome, simulate
 
 
 @contextmanager
@@ -350,21 +349,4 @@ WORLDS: dict[str, type[ClusterWorld]] = {
 }
 """Of those that need a directed one."""
 
-
-def world_of(name: str) -> type[ClusterWorld]:
-    return WORLDS.get(name, ClusterWorld)
-
-
-def run_with(name: str, seed: int) -> Outcome:
-    """One seed without the safeguard `name`."""
-    with ABLATIONS[name]():
-        return simulate(seed, make=world_of(name))
-
-
-def is_found(name: str, outcome: Outcome) -> bool:
-    return not BROKEN_BY[name].isdisjoint(outcome.findings)
-
-
-def find_seed(name: str, seeds: Iterable[int] = range(SEEDS_MAX)) -> int | None:
-    """The first seed that shows that the safeguard is missing."""
-    return next((seed for seed in seeds if is_found(name, run_with(name, seed))), None)
+ABLATION_SET = AblationSet(ABLATIONS, BROKEN_BY, ClusterWorld, WORLDS)

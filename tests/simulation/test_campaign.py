@@ -10,7 +10,8 @@ import warnings
 
 import pytest
 
-from tests.simulation.ablations import ABLATIONS, BROKEN_BY, KEPT_SEEDS, SEEDS_MAX, find_seed, is_found, run_with
+from tests.simulation.ablation_set import SEEDS_MAX
+from tests.simulation.ablations import ABLATION_SET, ABLATIONS, BROKEN_BY, KEPT_SEEDS
 from tests.simulation.campaign import describe, hash_in_fresh_process, replay_command, run_seeds
 from tests.simulation.nemesis import COMPACTION_FAULTS, KINDS
 from tests.simulation.world import simulate
@@ -62,10 +63,10 @@ def test_what_a_seed_found_stays_mended(seed: int) -> None:
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_a_missing_safeguard_is_noticed(name: str) -> None:
     assert simulate(KEPT_SEEDS[name]).findings == {}, "the seed fails with the safeguard too"
-    if is_found(name, run_with(name, KEPT_SEEDS[name])):
+    if ABLATION_SET.is_found(name, ABLATION_SET.run_with(name, KEPT_SEEDS[name])):
         return
 
-    found = find_seed(name)  # the broker has changed, and with it what a seed comes to
+    found = ABLATION_SET.find_seed(name)  # the broker has changed, and with it what a seed comes to
 
     assert found is not None, f"none of {SEEDS_MAX} seeds finds one of {sorted(BROKEN_BY[name])}"
     warnings.warn(f"seed {KEPT_SEEDS[name]} does not show it any more: keep {found} for {name}", stacklevel=1)

@@ -12,9 +12,10 @@ from functools import partial
 
 import pytest
 
+from tests.simulation.ablation_set import SEEDS_MAX
 from tests.simulation.campaign import describe, hash_in_fresh_process, replay_command, run_seeds
 from tests.simulation.directed_worlds import REACHED_THE_END
-from tests.simulation.transaction_ablations import ABLATIONS, BROKEN_BY, KEPT_SEEDS, SEEDS_MAX, find_seed, is_found, run_with, world_of
+from tests.simulation.transaction_ablations import ABLATION_SET, ABLATIONS, BROKEN_BY, KEPT_SEEDS
 from tests.simulation.transaction_cluster import LeaderlessWorld, TransactionClusterWorld
 from tests.simulation.transaction_world import TransactionWorld
 from tests.simulation.world import World, simulate
@@ -68,14 +69,14 @@ def test_what_a_seed_found_stays_mended(seed: int) -> None:
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_a_missing_safeguard_is_noticed(name: str) -> None:
-    safe = simulate(KEPT_SEEDS[name], make=world_of(name))
+    safe = simulate(KEPT_SEEDS[name], make=ABLATION_SET.world_of(name))
 
     assert safe.findings == {}, "the seed fails with the safeguard too"
-    assert world_of(name) is not LeaderlessWorld or REACHED_THE_END in safe.covered, "the script has lost its way"
-    if is_found(name, run_with(name, KEPT_SEEDS[name])):
+    assert ABLATION_SET.world_of(name) is not LeaderlessWorld or REACHED_THE_END in safe.covered, "the script has lost its way"
+    if ABLATION_SET.is_found(name, ABLATION_SET.run_with(name, KEPT_SEEDS[name])):
         return
 
-    found = find_seed(name)  # the broker has changed, and with it what a seed comes to
+    found = ABLATION_SET.find_seed(name)  # the broker has changed, and with it what a seed comes to
 
     assert found is not None, f"none of {SEEDS_MAX} seeds finds one of {sorted(BROKEN_BY[name])}"
     warnings.warn(f"seed {KEPT_SEEDS[name]} does not show it any more: keep {found} for {name}", stacklevel=1)

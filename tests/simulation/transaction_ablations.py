@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -20,10 +20,10 @@ from protocol.errors import ErrorCode
 from storage import producer_checks, producer_state
 from storage.log import Log
 from storage.verification import VerificationState
-from tests.simulation.ablations import SEEDS_MAX
+from tests.simulation.ablation_set import AblationSet
 from tests.simulation.transaction_cluster import LeaderlessWorld
 from tests.simulation.transaction_world import LateAnswersWorld, SlowDiskWorld, TransactionWorld
-from tests.simulation.world import Outcome, World, simulate
+from tests.simulation.world import World
 
 
 @contextmanager
@@ -214,21 +214,4 @@ WORLDS: dict[str, type[World]] = {
 }
 """Of those that one broker in a random world does not show."""
 
-
-def world_of(name: str) -> type[World]:
-    return WORLDS.get(name, TransactionWorld)
-
-
-def run_with(name: str, seed: int) -> Outcome:
-    """One seed without the safeguard `name`."""
-    with ABLATIONS[name]():
-        return simulate(seed, make=world_of(name))
-
-
-def is_found(name: str, outcome: Outcome) -> bool:
-    return not BROKEN_BY[name].isdisjoint(outcome.findings)
-
-
-def find_seed(name: str, seeds: Iterable[int] = range(SEEDS_MAX)) -> int | None:
-    """The first seed that shows that the safeguard is missing."""
-    return next((seed for seed in seeds if is_found(name, run_with(name, seed))), None)
+ABLATION_SET = AblationSet(ABLATIONS, BROKEN_BY, TransactionWorld, WORLDS)

@@ -334,7 +334,7 @@ class TransactionalClient(Fetcher, ABC):
         if attempt is None:
             return
         if outcome == UNKNOWN and attempt.asked is not True:
-            outcome = ABORTED  # nobody but this client could have asked for a commit
+            outcome = ABORTED  # only this client could have asked for a commit
         self.ledger.end(attempt, outcome, self.now_s)
         self.operations_count += 1
         values = ", ".join(f"{topic}-{partition}@{offset} {value}" for (topic, partition), offset, value in attempt.sends[:4])

@@ -38,7 +38,7 @@ DEFAULTS = {
 }
 JOIN_MAX_S = 60.0
 TRANSACTION = 1  # FindCoordinator's key type
-TIMEOUT_MS = 60_000  # of transactions that nobody begins
+TIMEOUT_MS = 60_000  # of transactions that are never begun
 
 
 class ClusterService:

@@ -89,7 +89,7 @@ class AclIndex:
         return patterns
 
     def has_any(self, resource_type: int, patterns: Iterable[Pattern]) -> bool:
-        """Whether at least one of the patterns has an ACL, whoever it is for."""
+        """Whether at least one of the patterns has an ACL, for any principal."""
         return any((resource_type, *pattern) in self._by_pattern for pattern in patterns)
 
     def candidates(self, acl_filter: AclFilter) -> Iterator[tuple[bytes, Acl]] | None:

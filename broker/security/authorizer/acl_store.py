@@ -1,7 +1,7 @@
 """AclStore: all ACLs of the cluster, by id. A part of the metadata's state: it changes when records of the metadata log are replayed.
 
 The index is made when somebody first asks, so a node without an authorizer, a replay of the log and a copy for a snapshot do without it.
-`version` grows with each change, so that whoever keeps an answer sees that it may be wrong now.
+`version` grows with each change, so that the keeper of an answer sees that it may be wrong now.
 
 Owner: ClusterState. Source: AclsImage, AclsDelta, AclCache.
 """

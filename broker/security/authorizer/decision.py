@@ -46,8 +46,8 @@ _NOTHING: frozenset[int] = frozenset()
 def decide(
     index: AclIndex, principal: str, host: str, operation: int, resource_type: int, name: str, *, without_acls: Decision
 ) -> Decision:
-    """Returns what the ACLs say about an operation on one resource: `without_acls` if no ACL has anything to do with the resource, whoever
-    it is for. The cost is that of the prefixes of the name, for the principal and for all principals.
+    """Returns what the ACLs say about an operation on one resource: `without_acls` if no ACL of any
+    principal has to do with the resource. The cost is that of the prefixes of the name, for the principal and for all principals.
 
     Of several rules that lead to the same answer it names the one that Kafka names: the first that denies, the last that allows.
 

@@ -10,7 +10,7 @@ from broker.replication.fetcher.fetcher_control import ReplicaLag
 from broker.server.gauges import Following, add_broker_gauges, add_cluster_gauges
 from broker.server.metrics_http import REQUEST_HEAD_MAX_BYTES, MetricsServer, render
 from protocol.errors import ErrorCode
-from tests.broker.groups.transcript import stable_group
+from tests.broker.groups.transcript import Transcript, stable_group
 from tests.broker.quorum.raft_world import World as RaftWorld
 from tests.broker.replication.world import World, batch
 from tests.support.clock import WALL_START_MS, ManualClock
@@ -135,20 +135,25 @@ async def test_a_request_head_that_never_ends_closes_the_connection() -> None:
     assert answer == b""
 
 
-def test_gauges_ask_the_broker_s_rooms_when_scraped(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    script = stable_group("a")
+def metrics_of(world: World, groups: Transcript) -> Metrics:
+    """The gauges of this broker and of what coordinates these groups."""
     metrics = Metrics()
-
     add_broker_gauges(
         metrics,
         replica_manager=world.replica_manager,
-        group_coordinator=script.coordinator,
+        group_coordinator=groups.coordinator,
         metadata=world.metadata,
         following=Lagging(),
         clock=world.clock,
         late_transaction_ms=LATE_MS,
     )
+    return metrics
+
+
+def test_gauges_ask_the_broker_s_rooms_when_scraped(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    script = stable_group("a")
+    metrics = metrics_of(world, script)
     world.create_topic("t", replicas=(1, 2), isr=(1,))
     world.create_topic("gone", replicas=(2,), leader=-1)
     world.produce("t", batch(*"123456789"))
@@ -169,16 +174,7 @@ def test_gauges_ask_the_broker_s_rooms_when_scraped(tmp_path: Path) -> None:
 
 def test_partitions_with_a_late_transaction_are_counted_where_they_are_led(tmp_path: Path) -> None:
     world = World(tmp_path)
-    metrics = Metrics()
-    add_broker_gauges(
-        metrics,
-        replica_manager=world.replica_manager,
-        group_coordinator=stable_group("a").coordinator,
-        metadata=world.metadata,
-        following=Lagging(),
-        clock=world.clock,
-        late_transaction_ms=LATE_MS,
-    )
+    metrics = metrics_of(world, stable_group("a"))
     world.create_topic("t", replicas=(1,))
     for producer_id, timestamp in ((7, WALL_START_MS), (8, WALL_START_MS - LATE_MS)):  # of the oldest one the time counts
         begin_transaction(world, producer_id, timestamp)
@@ -202,16 +198,7 @@ def begin_transaction(world: World, producer_id: int, timestamp: int) -> None:
 
 def test_changes_of_the_isr_are_counted_when_the_controller_has_answered(tmp_path: Path) -> None:
     world = World(tmp_path, replica_lag_time_max_ms=1_000)
-    metrics = Metrics()
-    add_broker_gauges(
-        metrics,
-        replica_manager=world.replica_manager,
-        group_coordinator=stable_group("a").coordinator,
-        metadata=world.metadata,
-        following=Lagging(),
-        clock=world.clock,
-        late_transaction_ms=LATE_MS,
-    )
+    metrics = metrics_of(world, stable_group("a"))
     world.create_topic("t", replicas=(1, 2, 3), isr=(1, 2), min_insync_replicas="2")
     assert isr_values(metrics) == {"shrinks": 0, "expands": 0, "failed": 0, "at_min": 1, "under_min": 0}
 
@@ -296,16 +283,6 @@ def test_groups_that_are_still_loading_do_not_spoil_a_scrape(tmp_path: Path) -> 
     world = World(tmp_path)
     script = stable_group("a")
     script.restart(is_loaded=False)
-    metrics = Metrics()
-
-    add_broker_gauges(
-        metrics,
-        replica_manager=world.replica_manager,
-        group_coordinator=script.coordinator,
-        metadata=world.metadata,
-        following=Lagging(),
-        clock=world.clock,
-        late_transaction_ms=LATE_MS,
-    )
+    metrics = metrics_of(world, script)
 
     assert rendered(metrics)["kafka_coordinator_group_groupmetadatamanager_numgroups"] == 0

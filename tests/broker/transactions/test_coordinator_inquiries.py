@@ -1,4 +1,4 @@
-"""What all coordinators know of producer ids, here and at other brokers; and what nobody can know."""
+"""What all coordinators know of producer ids, here and at other brokers; and what cannot be known."""
 
 from __future__ import annotations
 
