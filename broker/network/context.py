@@ -40,7 +40,8 @@ class ConnectionFacts:
     `client_id_bytes` is the client id of the last request, `client_id_text` the same decoded and checked. `on_closed` is called once
     when the connection ends, for code that keeps state of the client beyond a request. `limit_send_buffer`, until it is called, bounds the
     socket's send buffer: the first Fetch of a consumer calls it. `is_forwarded` means that another broker has
-    forwarded the request in an Envelope."""
+    forwarded the request in an Envelope. `principal` is `Type:name`; `is_token_authenticated` says that it logged in by a delegation token
+    (KafkaPrincipal.tokenAuthenticated)."""
 
     __slots__ = (
         "client_host",
@@ -51,6 +52,7 @@ class ConnectionFacts:
         "connection_id",
         "is_closed",
         "is_forwarded",
+        "is_token_authenticated",
         "limit_send_buffer",
         "listener",
         "on_closed",
@@ -69,6 +71,7 @@ class ConnectionFacts:
         self.client_software_version = "unknown"
         self.is_closed = False
         self.is_forwarded = False
+        self.is_token_authenticated = False
         self.sends_at_once = False
         self.on_closed: Callable[[], object] | None = None
         self.limit_send_buffer: Callable[[], None] | None = None
