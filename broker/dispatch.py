@@ -26,6 +26,8 @@ from broker.network.request_pipeline import Chunks
 from broker.observability.limited_log import LimitedLog
 from broker.observability.log_fields import Fields
 from broker.routes import Route, Routes, unsupported_api_versions
+from broker.security.authorizer.access import OPEN_ACCESS, Access
+from broker.security.authorizer.authorizer_log import AuthorizerLog
 from protocol import codec
 from protocol.apis import ListenerKind
 from protocol.errors import DecodeError, ErrorCode, KafkaError, RequestLimit, RequestLimitError, TooManyEntriesError, without_frames
@@ -87,6 +89,8 @@ class KafkaApis:
         self._now_ns = services.clock.now_ns
         self._metrics = services.metrics
         self._routes = Routes(services, kind)
+        self._authorizer = services.authorizer
+        self._authorizer_log = AuthorizerLog(services.clock)
         self._find_route = self._routes.known.get
         self.turns = turns
         self._log = LimitedLog(log, services.clock)
@@ -117,7 +121,8 @@ class KafkaApis:
             request, _ = route.decode(frame, position, self._entries_max)
         except TooManyEntriesError as e:
             raise RequestLimitError(api_key, RequestLimit.ENTRIES, str(e)) from None
-        context = RequestContext(api_key, api_version, correlation_id, facts.client_id_text, facts, self._now_ns() // NS_PER_MS)
+        access = OPEN_ACCESS if self._authorizer is None else self._access(route, facts)
+        context = RequestContext(api_key, api_version, correlation_id, facts.client_id_text, facts, self._now_ns() // NS_PER_MS, access)
         try:
             outcome = route.handler(context, request)
         except Exception as e:
@@ -157,6 +162,10 @@ class KafkaApis:
         for task in list(self._tasks):
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    def _access(self, route: Route, facts: ConnectionFacts) -> Access:
+        assert self._authorizer is not None, "without one all access is open"
+        return Access(self._authorizer, self._authorizer_log, facts.principal, facts.client_host, route.api.name)
 
     # -- ways of answering ----------------------------------------------------------------------------------------
 

@@ -12,8 +12,9 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from broker.handlers.services import ControllerServices, Handler, Services
-from broker.network.context import CloseConnection
+from broker.network.context import CloseConnection, RequestContext
 from broker.observability.metrics import RequestMetrics
+from broker.security.authorizer.rights import CLIENT_RIGHTS, CONTROLLER_RIGHTS, Checker, Rights
 from protocol import codec
 from protocol.apis import API_VERSIONS_KEY, Api, ListenerKind, apis_of
 from protocol.codec_in_turns import chunks_encoder_in_turns, records_of
@@ -99,11 +100,12 @@ class Routes:
         self._services = services
         self._kind = kind
         self._apis = apis_of(kind)
+        self._rights = CONTROLLER_RIGHTS if kind is ListenerKind.CONTROLLER else CLIENT_RIGHTS
         self._handlers: dict[int, tuple[Handler, ErrorResponse | None]] = {}
 
     def make(self, api_key: int, version: int) -> Route | None:
         """Make the table's entry; None for ApiVersions at a version that we don't know. Raises CloseConnection for an API, or a version of
-        another API, that is not served here."""
+        another API, that is not served here, and for an API of which nobody has said what rights it needs."""
         api = self._apis.get(api_key)
         if api is None:
             raise CloseConnection(f"API key {api_key} is not served on {self._kind.value} listeners")
@@ -119,13 +121,29 @@ class Routes:
     def _handler(self, api: Api) -> tuple[Handler, ErrorResponse | None]:
         found = self._handlers.get(api.key)
         if found is None:
+            rights = self._rights.get(api.name)
+            if rights is None:
+                raise CloseConnection(f"{api.name} has no rights in the table, so nobody may use it")
             if self._kind is ListenerKind.CONTROLLER:
                 found = importlib.import_module("broker.handlers.controller.table").build(self._services, api)
             else:
                 module = importlib.import_module(f"broker.handlers.{api.family}.{api.stem}")
                 found = module.build(self._services), getattr(module, "error_response", None)
-            self._handlers[api.key] = found
+            handler, error_response = found
+            found = self._handlers[api.key] = self._checked(handler, rights), error_response
         return found
+
+    def _checked(self, handler: Handler, rights: Rights) -> Handler:
+        """The handler, after a check of the rights on the cluster, where there is an authorizer and dispatch is to check them."""
+        if self._services.authorizer is None or not rights.cluster or rights.checked_by is not Checker.DISPATCH:
+            return handler
+        operations = rights.cluster
+
+        def handle(context: RequestContext, request: Any) -> Any:
+            context.access.require_on_cluster(operations)
+            return handler(context, request)
+
+        return handle
 
 
 def unsupported_api_versions(correlation_id: int) -> bytes:

@@ -68,7 +68,6 @@ connections.max.reauth.ms  Longest session before a SASL client must authenticat
 principal.builder.class  A Java class
 security.providers  Java security providers
 = all listeners open when the broker is ready
-early.start.listeners  Listeners that open before the broker is ready
 = deleted metadata files go at once
 internal.metadata.delete.delay.millis  How long a deleted metadata file is kept
 = metadata.log.segment.bytes counts
@@ -97,7 +96,7 @@ advertised.listeners  Addresses that clients are told to connect to, where they 
 alter.config.policy.class.name  A Java class that may refuse config changes; setting it stops the start, for it cannot be loaded.
 alter.log.dirs.replication.quota.window.num  Samples kept for the throttle of moves between log directories.
 alter.log.dirs.replication.quota.window.size.seconds  Seconds per sample of the throttle of moves between log directories.
-authorizer.class.name  The authorizer; setting it stops the start until authorization is supported.
+authorizer.class.name  The authorizer: org.apache.kafka.metadata.authorizer.StandardAuthorizer, or none; another class stops the start.
 auto.create.topics.enable  Whether asking for a topic that does not exist creates it.
 auto.leader.rebalance.enable  Whether leadership returns to preferred replicas by itself.
 barnabas.auto.format  Whether an empty log directory is formatted at the first start instead of asking for `barnabas format`.
@@ -112,7 +111,6 @@ barnabas.queued.max.request.bytes  Bytes of requests held at once, over all conn
 barnabas.record.validation  `header` trusts a batch's header once its CRC holds; `full` walks every record before the append.
 barnabas.request.bytes.max  Bytes of one client's request, unless it is a Produce; a connection that announces more is closed.
 barnabas.request.entries.max  Array elements and tagged fields of one client's request; a connection that sends more is closed.
-barnabas.serve.without.authorizer  Whether a node serves a cluster that has ACLs, which it does not check; else it does not start there.
 broker.heartbeat.interval.ms  Time between a broker's heartbeats to the controller.
 broker.id  The older name of node.id; if both are set they must agree.
 broker.rack  The rack of this broker, for spreading replicas and for fetching from the nearest.
@@ -143,6 +141,7 @@ create.topic.policy.class.name  A Java class that may refuse topics; setting it 
 default.replication.factor  Replicas of a topic that is created without saying how many.
 delete.retention.ms  How long a compacted topic keeps the tombstones of deleted keys.
 delete.topic.enable  Whether topics can be deleted.
+early.start.listeners  Listeners that accept connections before the ACLs are loaded; unset, those of the controller.
 fetch.max.bytes  Most bytes in one fetch response, whatever the client asks for.
 file.delete.delay.ms  How long a deleted segment's file is kept under its .deleted name.
 flush.messages  Records after which a partition is flushed to disk; 1 makes every acknowledged record durable, by group commit.

@@ -23,6 +23,11 @@ DOUBLE_MAX = 1.7976931348623157e308
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+AUTHORIZER_PROPERTIES = {"super.users": "super_users", "allow.everyone.if.no.acl.found": "allow_everyone_if_no_acl_found"}
+"""What Kafka gives to its authorizer as text, without a declaration: the fields by the properties' names."""
+
 # Broker properties that stand in for each other, the one that wins first (Kafka's DynamicBrokerConfig.brokerConfigSynonyms).
 _SYNONYMS: dict[str, tuple[str, ...]] = {}
 for _group in (
@@ -73,6 +78,9 @@ class ServerConfig:
     delete_topic_enable: bool = True
     controlled_shutdown_enable: bool = True
     authorizer_class_name: str = ""
+    super_users: str = ""
+    allow_everyone_if_no_acl_found: str = ""
+    """This and `super_users` are the authorizer's own properties, as written (broker/security/authorizer/settings.py)."""
 
     # Listeners and connections
     listeners: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", "", 9092, "PLAINTEXT"),)
@@ -274,7 +282,6 @@ class ServerConfig:
     barnabas_record_validation: str = "header"
     barnabas_request_bytes_max: int = 16_777_216
     barnabas_request_entries_max: int = 30_000
-    barnabas_serve_without_authorizer: bool = False
 
     def __init__(self, **settings: Any) -> None:
         for name in settings:
@@ -299,6 +306,12 @@ class ServerConfig:
     def controller_listeners(self) -> tuple[Endpoint, ...]:
         """The listeners of this node's controller; a node that is its own only controller may have none."""
         return tuple(endpoint for endpoint in self.listeners if endpoint.listener_name in self.controller_listener_names)
+
+    @property
+    def early_listener_names(self) -> tuple[str, ...]:
+        """The listeners that accept connections before the ACLs are loaded: by default the controllers'."""
+        named = self.early_start_listeners
+        return self.controller_listener_names if named is None else tuple(name.upper() for name in named)
 
     @property
     def is_own_quorum_server(self) -> bool:

@@ -20,7 +20,14 @@ from config.endpoints import (
     parse_voters,
 )
 from config.properties import ConfigError, Value
-from config.server import LEADER_SELECTOR, RACK_AWARE_SELECTOR, SERVER_PROPERTIES, ServerConfig
+from config.server import (
+    AUTHORIZER_PROPERTIES,
+    LEADER_SELECTOR,
+    RACK_AWARE_SELECTOR,
+    SERVER_PROPERTIES,
+    STANDARD_AUTHORIZER,
+    ServerConfig,
+)
 from config.topic import TOPIC_PROPERTIES, topic_defaults
 
 DEFAULT_NODE_ID = 1
@@ -49,11 +56,14 @@ class _Values(dict[str, Any]):
 def server_config(texts: Mapping[str, str]) -> ServerConfig:
     """The settings described by `texts` (property name → text). Raises ConfigError for the first wrong one."""
     known_texts = {key: text for key, text in texts.items() if key in SERVER_PROPERTIES}
-    unknown_keys = tuple(key for key in texts if key not in SERVER_PROPERTIES and not key.startswith(_KNOWN_PREFIXES))
+    unknown_keys = tuple(
+        key for key in texts if key not in SERVER_PROPERTIES and key not in AUTHORIZER_PROPERTIES and not key.startswith(_KNOWN_PREFIXES)
+    )
     values = _Values((name, SERVER_PROPERTIES[name].parse(text)) for name, text in known_texts.items())
     _refuse_unsupported(values)
     settings = {SERVER_PROPERTIES[name].attribute: value for name, value in values.items()}
     settings |= _node_fields(values) | _listener_fields(values, known_texts)
+    settings |= {field: texts[name] for name, field in AUTHORIZER_PROPERTIES.items() if name in texts}
     config = ServerConfig(
         **{name: value for name, value in settings.items() if name in ServerConfig.__annotations__},
         topic_defaults=topic_defaults(values),
@@ -61,6 +71,7 @@ def server_config(texts: Mapping[str, str]) -> ServerConfig:
         unknown_keys=unknown_keys,
     )
     _check_listeners(config)
+    _check_early_start(config)
     _check_cordoned(config)
     _check_quorum(config)
     _check_numbers(config)
@@ -74,6 +85,11 @@ def _refuse_unsupported(values: Mapping[str, Value]) -> None:
     for name in NOT_SUPPORTED.keys() & values.keys():
         if values[name] != SERVER_PROPERTIES[name].default:
             raise ConfigError(name, SERVER_PROPERTIES[name].format(values[name]), NOT_SUPPORTED[name])
+    authorizer = values["authorizer.class.name"]
+    if authorizer not in ("", STANDARD_AUTHORIZER):
+        raise ConfigError(
+            "authorizer.class.name", authorizer, f"must be {STANDARD_AUTHORIZER}: other authorizers, written in Java, cannot be loaded"
+        )
     selector = values["replica.selector.class"]
     if selector not in (None, "", LEADER_SELECTOR, RACK_AWARE_SELECTOR):
         reason = f"must be {RACK_AWARE_SELECTOR} or {LEADER_SELECTOR}: other selectors, written in Java, cannot be loaded"
@@ -163,6 +179,13 @@ def _check_listeners(config: ServerConfig) -> None:
     if config.inter_broker_listener_name not in advertised_names:
         why = f"must name a listener defined in advertised.listeners ({', '.join(advertised_names)})"
         raise ConfigError("inter.broker.listener.name", config.inter_broker_listener_name, why)
+
+
+def _check_early_start(config: ServerConfig) -> None:
+    names = {*(endpoint.listener_name for endpoint in config.listeners), *config.controller_listener_names}
+    unknown = [name for name in config.early_listener_names if name not in names]
+    if unknown:
+        raise ConfigError("early.start.listeners", unknown[0], "must name a listener of listeners or controller.listener.names")
 
 
 def _check_cordoned(config: ServerConfig) -> None:

@@ -401,6 +401,4 @@ barnabas.record.validation                         string   header              
 # has neither limit. On the listeners of clients only.
 barnabas.request.bytes.max                         int      16777216             65536..    -
 barnabas.request.entries.max                       int      30000                1000..     -
-# Serve a cluster that has ACLs, to everyone: there is no authorizer yet.
-barnabas.serve.without.authorizer                  boolean  false                -          -
 """

@@ -137,6 +137,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.handlers": (
         "broker.handlers",
         *REPLICATION,
+        "broker.security.authorizer",
         "broker.security.quotas.client_quotas",
         "broker.security.quotas.quota_filter",
         *FACTS,
@@ -150,9 +151,10 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "config",
     ),
     # Network is given dispatch as a callback and never imports it; dispatch answers in network's terms.
-    "broker.routes": ("broker.handlers", *FACTS, "protocol"),
+    "broker.routes": ("broker.handlers", "broker.security.authorizer", *FACTS, "protocol"),
     "broker.dispatch": (
         "broker.handlers.services",
+        "broker.security.authorizer",
         "broker.network.request_pipeline",
         "broker.routes",
         *FACTS,
@@ -189,6 +191,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.metadata",
         "broker.network.listeners",
         "broker.quorum",
+        "broker.security.authorizer",
         "broker.server.formatting",
         "broker.server.node",
         *FACTS,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from broker.observability.metrics import Metrics
     from broker.quorum.quorum import Quorum
     from broker.replication.replica_manager import ReplicaManager
+    from broker.security.authorizer.standard_authorizer import StandardAuthorizer
     from broker.telemetry.client_metrics import ClientMetricsManager
     from broker.transactions.coordinator import TransactionCoordinator
     from broker.transactions.partition_additions import PartitionAdditions
@@ -72,6 +73,8 @@ class Services(NamedTuple):
     """None (some tests): no transactions are served."""
     partition_additions: PartitionAdditions | None = None
     """What asks the coordinators of transactions; None (some tests): no transactions are served."""
+    authorizer: StandardAuthorizer | None = None
+    """None: there is no authorizer, and everything is allowed."""
 
 
 class ControllerServices(NamedTuple):
@@ -91,3 +94,5 @@ class ControllerServices(NamedTuple):
     quorum: Quorum
     """The quorum's leader and kraft.version."""
     config: ServerConfig
+    authorizer: StandardAuthorizer | None = None
+    """As that of Services."""

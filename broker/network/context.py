@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.apis import ListenerKind
+
+if TYPE_CHECKING:
+    from broker.security.authorizer.access import Access
 
 
 class CloseConnection(Exception):  # noqa: N818 - a decision, not a fault
@@ -88,13 +91,22 @@ class ConnectionFacts:
 class RequestContext:
     """One request as its handler sees it. `client_id` is that of this request: the connection's may have changed before the answer.
 
-    `now_ms` is the wall clock at decode; re-read the clock after any wait."""
+    `access` is what its client may do; which rights a handler has to ask for says broker/security/authorizer/rights.py. `now_ms` is the
+    wall clock at decode; re-read the clock after any wait."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "now_ms")
+    __slots__ = ("access", "api_key", "api_version", "client_id", "connection", "correlation_id", "now_ms")
 
     def __init__(
-        self, api_key: int, api_version: int, correlation_id: int, client_id: str, connection: ConnectionFacts, now_ms: int
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str,
+        connection: ConnectionFacts,
+        now_ms: int,
+        access: Access,
     ) -> None:
+        self.access = access
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id

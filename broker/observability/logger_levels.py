@@ -18,6 +18,7 @@ OURS = "barnabas."
 TRACE = 5
 
 KAFKA_LOGGERS = {
+    "kafka.authorizer.logger": "barnabas.authorizer",
     "kafka.cluster.Partition": "barnabas.replication",
     "kafka.controller": "barnabas.controller",
     "kafka.log": "barnabas.storage",

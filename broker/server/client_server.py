@@ -112,6 +112,7 @@ class ClientServer:
             kraft_version=lambda: self._quorum.driver.kraft_version,
             transaction_coordinator=transactions.coordinator,
             partition_additions=transactions.additions,
+            authorizer=self._quorum.authorizer,
         )
         self._apis = KafkaApis(services, node.turns)
         node.on_stop(self._apis.close)

@@ -28,8 +28,11 @@ from broker.network.context import ConnectionFacts
 from broker.network.listeners import Listener
 from broker.quorum.opening import RecordFormats, open_quorum
 from broker.quorum.voters import Address, ReplicaKey
+from broker.security.authorizer.settings import is_allowed_without_acls, super_users
+from broker.security.authorizer.standard_authorizer import StandardAuthorizer
 from broker.server.formatting import new_id
 from broker.server.node import Node, StartError
+from config.server import STANDARD_AUTHORIZER
 from protocol.apis import ListenerKind
 
 if TYPE_CHECKING:
@@ -38,19 +41,21 @@ if TYPE_CHECKING:
     from broker.cluster.silence_watch import SilenceWatch
 
 UNCHECKED_ACLS = (
-    "the cluster has access control entries (ACLs), which this node would not check: there is no authorizer yet. It serves all the same "
-    "with barnabas.serve.without.authorizer=true"
+    "the cluster has access control entries (ACLs), which this node would not check: set "
+    f"authorizer.class.name={STANDARD_AUTHORIZER}, as on the cluster's other nodes"
 )
 
 
 class QuorumServer:
     """See the module's docstring. The constructor opens the metadata log; `start` brings `metadata` up to date.
 
+    `authorizer` decides about the requests of this node's listeners; None where authorizer.class.name is not set.
+
     `links`, which reach other nodes, are None for a node without a controller listener. `listeners` are its controller listeners.
     """
 
     def __init__(self, node: Node, links: ClusterLinks | None, listeners: list[Listener], directory_id: bytes) -> None:
-        """`directory_id` is that of the metadata log's directory. Raises StorageError."""
+        """`directory_id` is that of the metadata log's directory. Raises StorageError, and StartError for what no authorizer can use."""
         config = node.config
         self.links = links
         self._node = node
@@ -60,6 +65,7 @@ class QuorumServer:
         self._controller: LocalController | None = None
         self._apis: KafkaApis | None = None
         self.metadata = metadata = MetadataCache(ClusterState(), cluster_id=node.cluster_id, node_id=node.node_id, config=config)
+        self.authorizer = self._make_authorizer()
         peers = None if links is None else links.quorum_peers()
         quorum = open_quorum(
             Path(config.metadata_log_dir),
@@ -104,17 +110,24 @@ class QuorumServer:
         self.driver.start()
         if self._silence_watch is not None:
             self._silence_watch.start()
-        if self._apis is not None:
-            for listener in self._listeners:
-                listener.listen()
-                await listener.start(self._apis.handle)
+        await self._serve(is_early=True)
         await node.wait_unless_stopped(self.driver.caught_up())
+        if self.authorizer is not None:
+            self.authorizer.is_loaded = True
         self._refuse_access_control()
+        await self._serve(is_early=False)
         await self.publisher.shorten_start()
         if self.links is None and self._controller is not None:
             await self._controller.wait_first_records_committed()
         if self._listeners:
             self._register_controller()
+
+    async def _serve(self, *, is_early: bool) -> None:
+        """Accept connections on the listeners that do so before the ACLs are loaded, or on the others (early.start.listeners)."""
+        for listener in self._listeners:
+            if self._apis is not None and (listener.name in self._node.config.early_listener_names) is is_early:
+                listener.listen()
+                await listener.start(self._apis.handle)
 
     def make_channel(self, retry_timeout_ms: int) -> ControllerChannel:
         """Returns a channel to the active controller. Its requests do not wait for those of other channels. It is direct if no other
@@ -136,6 +149,20 @@ class QuorumServer:
         """Shorten the waits for the active controller, because this node is stopping."""
         for route in self._routes:
             route.shorten_retries()
+
+    def _make_authorizer(self) -> StandardAuthorizer | None:
+        config = self._node.config
+        if not config.authorizer_class_name:
+            return None
+        try:
+            users = super_users(config.super_users)
+        except ValueError as error:
+            raise StartError(f"Invalid value for configuration super.users: {error}") from error
+        return StandardAuthorizer(
+            self.metadata.state.acls,
+            super_users=users,
+            is_allowed_without_acls=is_allowed_without_acls(config.allow_everyone_if_no_acl_found),
+        )
 
     def _make_controller(self) -> None:
         """Create the controller in this process, if the node may become one. It also serves other nodes if they can reach it."""
@@ -168,6 +195,7 @@ class QuorumServer:
                 self._handle_forwarded,
                 quorum,
                 config,
+                self.authorizer,
             )
             self._apis = KafkaApis(services, node.turns, ListenerKind.CONTROLLER)
             node.on_stop(self._apis.close)
@@ -208,7 +236,7 @@ class QuorumServer:
 
     def _refuse_access_control(self) -> None:
         """Stop if there are ACLs: Kafka's nodes with an authorizer enforce them, and this node would not."""
-        if self._node.config.barnabas_serve_without_authorizer:
+        if self.authorizer is not None:
             return
         if self.metadata.state.acls:
             raise StartError(UNCHECKED_ACLS)

@@ -7,7 +7,7 @@ import pytest
 from config.docs import documentation
 from config.endpoints import Endpoint
 from config.properties import ConfigError
-from config.server import SERVER_PROPERTIES, ServerConfig
+from config.server import AUTHORIZER_PROPERTIES, SERVER_PROPERTIES, ServerConfig
 from config.server_rules import server_config
 
 # Fields that hold the meaning of a property's text instead of its value.
@@ -36,7 +36,7 @@ def test_defaults_of_the_fields_are_those_of_the_table() -> None:
     config = ServerConfig()
     fields = {known.attribute: known for known in SERVER_PROPERTIES.values()}
 
-    for attribute in ServerConfig.__annotations__.keys() - {"topic_defaults", "texts", "unknown_keys"}:
+    for attribute in ServerConfig.__annotations__.keys() - {"topic_defaults", "texts", "unknown_keys", *AUTHORIZER_PROPERTIES.values()}:
         known = fields[attribute]
         if known.name not in INTERPRETED:
             assert getattr(config, attribute) == known.default, known.name
@@ -157,7 +157,7 @@ def test_a_node_of_a_cluster_is_accepted(settings: dict[str, str]) -> None:
 
 
 def test_settings_that_would_be_silently_dropped_are_refused() -> None:
-    assert "authorizers are not supported yet" in refusal(authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer")
+    assert "authorizers are not supported yet" in refusal(authorizer_class_name="com.example.MyAuthorizer")
     assert "cannot be loaded" in refusal(create_topic_policy_class_name="x.Policy")
     assert "tiered storage" in refusal(remote_log_storage_system_enable="true")
 

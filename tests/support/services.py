@@ -8,6 +8,7 @@ from typing import Any
 from broker.handlers.services import Services
 from broker.network.context import ConnectionFacts, ListenerFacts, RequestContext
 from broker.observability.metrics import Metrics
+from broker.security.authorizer.access import OPEN_ACCESS
 from config.server import ServerConfig
 from tests.support.clock import WALL_START_MS, ManualClock
 
@@ -27,7 +28,7 @@ def request_context(
 ) -> RequestContext:
     """The context of a request from a connection of its own."""
     connection = ConnectionFacts(1, ListenerFacts(listener_name), "127.0.0.1")
-    return RequestContext(api_key, version, 1, client_id, connection, now_ms)
+    return RequestContext(api_key, version, 1, client_id, connection, now_ms, OPEN_ACCESS)
 
 
 def services(**parts: Any) -> Services:

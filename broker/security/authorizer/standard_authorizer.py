@@ -41,7 +41,7 @@ class StandardAuthorizer:
 
     Invariant: the kept decisions are those of the version `_version` of the ACLs."""
 
-    __slots__ = ("_acls", "_older", "_recent", "_super_users", "_version", "_without_acls", "is_loaded")
+    __slots__ = ("_acls", "_older", "_recent", "_super_users", "_version", "_without_acls", "allowed_count", "denied_count", "is_loaded")
 
     def __init__(self, acls: AclStore, *, super_users: Iterable[str] = (), is_allowed_without_acls: bool = False) -> None:
         self._acls = acls
@@ -50,6 +50,9 @@ class StandardAuthorizer:
         """The answer for a resource that no ACL has to do with (allow.everyone.if.no.acl.found)."""
         self.is_loaded = False
         """Whether `acls` has all ACLs up to the first high watermark. Set by the owner, once (completeInitialLoad)."""
+        self.allowed_count = 0
+        self.denied_count = 0
+        """Decisions about one resource since the start; decisions by type are not counted, as in Kafka."""
         self._recent: dict[_Question, Decision] = {}
         self._older: dict[_Question, Decision] = {}
         self._version = acls.version
@@ -66,7 +69,16 @@ class StandardAuthorizer:
         if decision is None:
             decision = self._older.get(question) or self._decide(*question)
             self._keep(question, decision)
+        if decision.is_allowed:
+            self.allowed_count += 1
+        else:
+            self.denied_count += 1
         return decision
+
+    @property
+    def acls(self) -> AclStore:
+        """Read-only."""
+        return self._acls
 
     def authorize_by_type(self, principal: str, host: str, operation: int, resource_type: int) -> Decision:
         """Decides whether the operation is allowed on at least one resource of the type.

@@ -16,6 +16,7 @@ from broker.handlers.services import ControllerServices
 from broker.loop.turns import Turns
 from broker.network.context import CloseConnection, ConnectionFacts, ListenerFacts, RequestContext
 from broker.observability.metrics import Metrics
+from broker.security.authorizer.access import OPEN_ACCESS
 from protocol import codec
 from protocol.apis import ListenerKind
 from protocol.errors import ErrorCode, KafkaError
@@ -29,7 +30,7 @@ ANONYMOUS = bytes.fromhex("000005557365720a414e4f4e594d4f55530000")
 
 
 def of_client(key: int = CREATE_TOPICS, version: int = 7, host: str = "10.1.2.3") -> RequestContext:
-    return RequestContext(key, version, 77, "someone", ConnectionFacts(1, ListenerFacts("PLAINTEXT"), host), 0)
+    return RequestContext(key, version, 77, "someone", ConnectionFacts(1, ListenerFacts("PLAINTEXT"), host), 0, OPEN_ACCESS)
 
 
 class ControllerListener:
@@ -57,7 +58,7 @@ class ControllerListener:
     async def answer(self, request: EnvelopeRequest) -> EnvelopeResponse:
         """As the wire carries both. KafkaError for an error of the envelope itself."""
         request, _ = codec.decode(EnvelopeRequest, 0, codec.encode(request, 0))
-        context = RequestContext(58, 0, 1, "broker", ConnectionFacts(2, ListenerFacts("CONTROLLER"), "127.0.0.1"), 0)
+        context = RequestContext(58, 0, 1, "broker", ConnectionFacts(2, ListenerFacts("CONTROLLER"), "127.0.0.1"), 0, OPEN_ACCESS)
         outcome: Any = build_envelope(self._services)(context, request)
         if not isinstance(outcome, EnvelopeResponse):
             waiting = asyncio.get_running_loop().create_future()

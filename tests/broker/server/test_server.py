@@ -18,6 +18,7 @@ from broker.server import process, server
 from broker.server.formatting import format_directories
 from broker.server.garbage import THRESHOLDS
 from config.loading import load_server_config
+from config.server import STANDARD_AUTHORIZER
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.stored.metadata_records import AccessControlEntryRecord
 from tests.broker.metadata.room import CLUSTER_ID, open_room
@@ -132,18 +133,14 @@ async def write_acl(data: Path) -> None:
     await room.close()
 
 
-def test_a_cluster_with_acls_is_served_only_if_that_is_asked_for(tmp_path: Path) -> None:
+def test_a_cluster_with_acls_is_served_only_with_an_authorizer(tmp_path: Path) -> None:
     format_directories(load_server_config(None, {}, [f"log.dirs={tmp_path}"]), CLUSTER_ID, ignore_formatted=False, random_bytes=os.urandom)
     asyncio.run(write_acl(tmp_path))
 
     outcome = serve(listeners(free_port()), f"log.dirs={tmp_path}")
-    broker = BrokerProcess(tmp_path / "told", {"barnabas.serve.without.authorizer": "true"})
-    broker.data_dir = tmp_path
-    broker.start()
 
     assert outcome.returncode == 1
-    assert "ACLs" in one_line(outcome.stderr) and "barnabas.serve.without.authorizer=true" in outcome.stderr
-    assert broker.stop() == 0
+    assert "ACLs" in one_line(outcome.stderr) and f"authorizer.class.name={STANDARD_AUTHORIZER}" in outcome.stderr
 
 
 async def test_a_node_that_learns_of_an_acl_stops(tmp_path: Path) -> None:
