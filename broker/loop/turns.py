@@ -4,8 +4,9 @@ A handler whose request can be large returns a generator. It yields after each e
 elements, and returns the response. An element takes well under a millisecond. After a yield everything may have changed.
 It yields None, or a Deferred that it waits for: `value = yield deferred`. The Deferred's exception is raised at the yield.
 
-All long requests share one queue. Each turn of the loop gives SLICE_US to the request that has waited longest. A connection has one
-such request at a time, so the queue is fair by connection, and a hundred long requests hold the loop no longer than one.
+All long requests share one queue. Each turn of the loop gives SLICE_US to the requests that have waited longest: to one, or, if it ends or
+waits before that, to the next ones too. A connection has one such request at a time, so the queue is fair by connection, and a hundred long
+requests hold the loop no longer than one.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Turns:
         if self._queue or self._is_running:
             self._enqueue(answer, work)
         else:
-            self._run_slice(answer, work)
+            self._run_slice(answer, work, None, self._monotonic_us() + SLICE_US)
         return answer
 
     def close(self) -> None:
@@ -101,15 +102,19 @@ class Turns:
 
     def _take_turn(self) -> None:
         self._is_scheduled = False
-        if self._queue:
+        end_us = self._monotonic_us() + SLICE_US
+        for _ in range(len(self._queue)):  # what is added meanwhile waits for the next turn
+            if not self._queue:
+                return
             answer = next(iter(self._queue))
-            self._run_slice(answer, *self._queue.pop(answer))
+            self._run_slice(answer, *self._queue.pop(answer), end_us)
+            if self._monotonic_us() >= end_us:
+                break
         if self._queue:
             self._schedule()
 
-    def _run_slice(self, answer: Deferred, work: Work, value: Any = None) -> None:
-        """Continue `work` until its slice is over, it waits for a Deferred, or it ends. At its end `answer` is completed."""
-        end_us = self._monotonic_us() + SLICE_US
+    def _run_slice(self, answer: Deferred, work: Work, value: Any, end_us: int) -> None:
+        """Continue `work` until the time is over, it waits for a Deferred, or it ends. At its end `answer` is completed."""
         self._is_running = True  # work that starts meanwhile, because this one ends, waits for the next turn
         try:
             while True:
@@ -154,16 +159,22 @@ def is_many(lists: Iterable[Sized], limit: int) -> bool:
 
 
 def at_once_or_in_turns(work: Work, yields_count: int = ELEMENTS_AT_ONCE) -> Any:
-    """The result of `work`, returned or raised, if it ends within `yields_count` yields. Otherwise `work` itself, already begun, which
-    dispatch continues in turns."""
+    """The result of `work`, returned or raised, if it ends within `yields_count` yields without waiting for anything that is not there yet.
+    Otherwise `work` itself, already begun, which dispatch continues in turns."""
+    value: Any = None
     try:
         for _ in range(yields_count):
-            awaited = next(work)
+            awaited = work.throw(value) if isinstance(value, Exception) else work.send(value)
+            value = None
             if awaited is not None:
-                return _awaiting(awaited, work)
+                if not awaited.is_done:
+                    return _awaiting(awaited, work)
+                value = awaited.value
+        return work if value is None else _awaiting(awaited, work)
     except StopIteration as e:
         return e.value
-    return work
+    finally:
+        del value  # else this frame, which the traceback of an exception holds, would hold the exception
 
 
 def at_once_or_in_turns_then(work: Work, yields_count: int, then: Callable[[Any], Any]) -> Any:

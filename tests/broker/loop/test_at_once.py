@@ -52,6 +52,24 @@ def test_what_an_element_waits_for_is_waited_for_in_turns() -> None:
     assert answer.take() == ["first", "second"]
 
 
+def completed(value: Any) -> Deferred:
+    deferred = Deferred()
+    deferred.complete(value)
+    return deferred
+
+
+def test_what_is_complete_already_is_not_waited_for() -> None:
+    work = awaiting(completed("first"), completed(ValueError("second")), completed(None))
+
+    assert at_once_or_in_turns(work) == ["first", "second", None]
+
+
+def test_what_is_complete_at_the_last_yield_at_once_is_not_lost() -> None:
+    work = at_once_or_in_turns(awaiting(completed("first")), 1)
+
+    assert started(work).take() == ["first"]
+
+
 def test_work_that_waits_is_closed_with_its_turn() -> None:
     closed: list[bool] = []
 

@@ -57,6 +57,22 @@ def test_long_works_take_turns_in_the_order_of_their_arrival() -> None:
     assert done == ["shorter", "long"]
 
 
+def test_short_works_share_a_turn() -> None:
+    loop = Loop()
+    done: list[Any] = []
+    loop.turns.start(loop.work(7, "long", done))
+    for number in range(20):
+        loop.turns.start(loop.work(0, number, done))
+
+    while "long" not in done:
+        before_us = loop.now_us
+        loop.turn()
+        assert loop.now_us - before_us <= SLICE_US
+
+    assert done == [*range(20), "long"]
+    assert loop.now_us == 7 * (SLICE_US // 2)
+
+
 def test_error_of_a_work_completes_its_deferred() -> None:
     loop = Loop()
 
