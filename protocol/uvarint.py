@@ -13,12 +13,16 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAX_UVARINT_BYTES = 5
 
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
+
 MAX_TAGGED_FIELDS = 32
 """Of one struct, known and unknown; Kafka's richest has nine. Below 128, so that their count is one byte."""
 
 
 def uvarint(value: int) -> bytes:
     """Returns the unsigned varint of a value below 2^35: seven bits a byte, the lowest first."""
+    if value < 0x80:
+        return _ONE_BYTE[value]
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

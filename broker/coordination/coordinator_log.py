@@ -141,7 +141,7 @@ class ReplicatedCoordinatorLog:
         self, partition: int, records: list[SimpleRecord], on_committed: OnCommitted, producer: TransactionalWrite | None = None
     ) -> None:
         batch = build_coordinator_batch(records, producer, compression=self._compression)
-        self._replica_manager.append(
+        self._replica_manager.produce_path.append(
             [(self._topic, partition, memoryview(batch))],
             acks=ALL_IN_SYNC,
             timeout_ms=COMMIT_WAIT_MS,

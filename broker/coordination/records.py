@@ -104,6 +104,10 @@ class RecordType(Generic[Machine]):
             encode = self._value_encoders[version] = _prefixed_encoder(version, self.value_class, version)
         return encode(value)
 
+    def decode_value(self, value: bytes) -> Any:
+        """The message. DecodeError for a malformed one."""
+        return decode_with_version(self.value_class, value)[0]
+
 
 class RecordTable(Generic[Machine]):
     """The record types of one topic. `load_more` returns rows that a broker may never need. It is called at the first record of a type
@@ -148,7 +152,7 @@ class RecordTable(Generic[Machine]):
         if row is None:
             raise UnknownRecordTypeError(number)
         record_key = decode(row.key_class, KEY_VERSION, key, VERSION.size)[0]
-        return CoordinatorRecord(record_key, None if value is None else decode_with_version(row.value_class, value)[0])
+        return CoordinatorRecord(record_key, None if value is None else row.decode_value(value))
 
     def bind(self, machine: Machine) -> dict[type[Any], Replay]:
         """The method that replays the records of each class of keys. It is looked up at the first such record."""

@@ -6,22 +6,36 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.coordination.records import RecordTable, RecordType
-from broker.transactions.transaction import TAGS_VERSION
-from protocol.messages.stored.transaction_records import TransactionLogKey, TransactionLogValue
+from broker.transactions.stored_transaction import decode_value, encode_key, encode_value
+from broker.transactions.transaction import TAGS_VERSION, Transaction
+from protocol.messages.stored.transaction_records import TransactionLogKey
 
 if TYPE_CHECKING:
     from broker.transactions.shard import TransactionCoordinatorShard
+
+
+class _TransactionRecord(RecordType["TransactionCoordinatorShard"]):
+    """Its value is a Transaction, without a message between."""
+
+    __slots__ = ()
+
+    def encode_value(self, value: Transaction) -> bytes:
+        return encode_value(value, self.value_version(value))
+
+    def decode_value(self, value: bytes) -> Transaction:
+        return decode_value(value)
 
 
 def make_transaction_records(transaction_version: Callable[[], int]) -> RecordTable[TransactionCoordinatorShard]:
     """The table for a coordinator. Values have version 1, with tagged fields, from the finalized transaction version 1 on, else 0."""
     return RecordTable(
         [
-            RecordType(
+            _TransactionRecord(
                 key_class=TransactionLogKey,
-                value_class=TransactionLogValue,
+                value_class=Transaction,
                 value_version=lambda value: int(transaction_version() >= TAGS_VERSION),
                 owner=lambda shard: shard.replay,
+                encode_key=encode_key,
             )
         ]
     )

@@ -29,11 +29,12 @@ from broker.transactions.descriptions import TransactionDescription, described
 from broker.transactions.end_transaction import EndTransaction
 from broker.transactions.init_producer_id import InitProducerId
 from broker.transactions.state import PREPARED
-from broker.transactions.transaction import TAGS_VERSION, ProducerIdAndEpoch, Transaction, from_value
+from broker.transactions.stored_transaction import without_tags
+from broker.transactions.transaction import TAGS_VERSION, ProducerIdAndEpoch, Transaction
 from broker.transactions.transaction_table import TransactionTable
 from broker.transactions.waiting_additions import Answer, WaitingAdditions
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.stored.transaction_records import TransactionLogKey, TransactionLogValue
+from protocol.messages.stored.transaction_records import TransactionLogKey
 
 if TYPE_CHECKING:
     from broker.coordination.shard import Shard
@@ -84,19 +85,11 @@ class TransactionCoordinatorShard:
 
     # Life.
 
-    def replay(self, key: TransactionLogKey, value: TransactionLogValue | None, producer_id: int) -> None:
+    def replay(self, key: TransactionLogKey, value: Transaction | None, producer_id: int) -> None:
         if value is None:
             self.table.remove(key.transactional_id)
-            return
-        try:
-            transaction = from_value(value)
-        except ValueError as e:
-            # As with an unknown type of record: it may be left over from an aborted upgrade.
-            self._limited_log.error(
-                "invalid transaction", "partition %d: %r is ignored: %s", self._shard.partition, key.transactional_id, e
-            )
-            return
-        self.table.put(key.transactional_id, transaction)
+        else:
+            self.table.put(key.transactional_id, value)
 
     def replay_end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """No record here is part of a transaction."""
@@ -295,9 +288,10 @@ class TransactionCoordinatorShard:
     def _write(
         self, transactional_id: str, change: Transaction, on_committed: Answer, on_outcome: Callable[[ErrorCode], None] | None = None
     ) -> None:
-        record = CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), change.to_value(self._transaction_version()))
-        keep_last_epoch = partial(self.table.keep_last_epoch, transactional_id, change.last_producer_epoch)
-        self._shard.write(CoordinatorResult([record], on_committed, keep_last_epoch, on_outcome))
+        if self._transaction_version() < TAGS_VERSION:
+            change = without_tags(change)  # a later leader knows no more
+        record = CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), change)
+        self._shard.write(CoordinatorResult([record], on_committed, None, on_outcome))
 
     def _write_outcome(self, transactional_id: str, prepared: Transaction, on_answer: OnAnswer, answer: ProducerAnswer) -> None:
         """Write that a transaction's outcome is decided; the markers follow when that is committed."""

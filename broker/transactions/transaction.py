@@ -103,21 +103,24 @@ class Transaction(NamedTuple):
 
     # Changes.
 
-    def _changed(self, state: TransactionState, now_ms: int, **changes: object) -> Transaction:
+    def _check_change(self, state: TransactionState) -> None:
         assert self.state in ALLOWED_BEFORE[state], f"{self.state.label} does not become {state.label}"
-        return self._replace(state=state, previous_producer_id=self.producer_id, last_update_ms=now_ms, **changes)  # type: ignore[arg-type]
 
     def with_producer(self, producer: ProducerIdAndEpoch, last_producer_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
         """Empty, for a producer that was initialized."""
-        return self._changed(
+        self._check_change(EMPTY)
+        return Transaction(
+            producer.producer_id,
+            self.producer_id,
+            self.next_producer_id,
+            producer.producer_epoch,
+            last_producer_epoch,
+            timeout_ms,
             EMPTY,
+            NO_PARTITIONS,
+            NO_TIMESTAMP,
             now_ms,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            last_producer_epoch=last_producer_epoch,
-            timeout_ms=timeout_ms,
-            partitions=NO_PARTITIONS,
-            start_ms=NO_TIMESTAMP,
+            self.client_transaction_version,
         )
 
     def with_partitions(self, added: Mapping[str, Collection[int]], client_transaction_version: int, now_ms: int) -> Transaction:
@@ -125,12 +128,19 @@ class Transaction(NamedTuple):
         partitions = dict(self.partitions)
         for topic, indexes in added.items():
             partitions[sys.intern(topic)] = partitions.get(topic, frozenset()) | frozenset(indexes)
-        return self._changed(
+        self._check_change(ONGOING)
+        return Transaction(
+            self.producer_id,
+            self.producer_id,
+            self.next_producer_id,
+            self.producer_epoch,
+            self.last_producer_epoch,
+            self.timeout_ms,
             ONGOING,
+            partitions,
+            now_ms if self.state in RESTING else self.start_ms,
             now_ms,
-            partitions=partitions,
-            start_ms=now_ms if self.state in RESTING else self.start_ms,
-            client_transaction_version=client_transaction_version,
+            client_transaction_version,
         )
 
     def prepared(self, *, is_commit: bool, client_transaction_version: int, next_producer_id: int, now_ms: int) -> Transaction:
@@ -140,14 +150,20 @@ class Transaction(NamedTuple):
         if client_transaction_version >= EPOCH_BUMP_VERSION:
             # Versions of Kafka with a bug leave LAST_EPOCH behind: the transaction ends without another epoch, then the id is replaced.
             epoch, last_epoch = min(epoch + 1, LAST_EPOCH), epoch
-        return self._changed(
-            PREPARE_COMMIT if is_commit else PREPARE_ABORT,
+        state = PREPARE_COMMIT if is_commit else PREPARE_ABORT
+        self._check_change(state)
+        return Transaction(
+            self.producer_id,
+            self.producer_id,
+            next_producer_id,
+            epoch,
+            last_epoch,
+            self.timeout_ms,
+            state,
+            self.partitions,
+            now_ms if self.state in RESTING else self.start_ms,
             now_ms,
-            producer_epoch=epoch,
-            last_producer_epoch=last_epoch,
-            next_producer_id=next_producer_id,
-            start_ms=now_ms if self.state in RESTING else self.start_ms,
-            client_transaction_version=client_transaction_version,
+            client_transaction_version,
         )
 
     def fenced(self) -> Transaction:
@@ -157,34 +173,21 @@ class Transaction(NamedTuple):
     def completed(self, now_ms: int) -> Transaction:
         """All its markers are written."""
         is_replaced = self.client_transaction_version >= EPOCH_BUMP_VERSION and self.next_producer_id != NO_PRODUCER_ID
-        return self._changed(
-            COMPLETE_COMMIT if self.is_commit else COMPLETE_ABORT,
+        state = COMPLETE_COMMIT if self.is_commit else COMPLETE_ABORT
+        self._check_change(state)
+        return Transaction(
+            self.next_producer_id if is_replaced else self.producer_id,
+            self.producer_id,
+            NO_PRODUCER_ID,
+            0 if is_replaced else self.producer_epoch,
+            self.last_producer_epoch,
+            self.timeout_ms,
+            state,
+            NO_PARTITIONS,
+            self.start_ms,
             now_ms,
-            producer_id=self.next_producer_id if is_replaced else self.producer_id,
-            producer_epoch=0 if is_replaced else self.producer_epoch,
-            next_producer_id=NO_PRODUCER_ID,
-            partitions=NO_PARTITIONS,
+            self.client_transaction_version,
         )
-
-    # As a record.
-
-    def to_value(self, transaction_version: int) -> TransactionLogValue:
-        """The record's value for the finalized transaction version: version 0 of the value has no tagged fields."""
-        partitions = None if self.state is EMPTY else _stored(self.partitions)
-        value = TransactionLogValue(
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            transaction_timeout_ms=self.timeout_ms,
-            transaction_status=self.state.value,
-            transaction_partitions=partitions,
-            transaction_last_update_timestamp_ms=self.last_update_ms,
-            transaction_start_timestamp_ms=self.start_ms,
-        )
-        if transaction_version >= TAGS_VERSION:
-            value.previous_producer_id = self.previous_producer_id
-            value.next_producer_id = self.next_producer_id
-            value.client_transaction_version = self.client_transaction_version
-        return value
 
     # At rest.
 
@@ -265,10 +268,6 @@ def last_update_of(packed: bytes) -> int:
 def state_of(packed: bytes) -> TransactionState:
     """`state` of what is packed, without the rest."""
     return TransactionState(packed[_STATE_POSITION])
-
-
-def _stored(partitions: Partitions) -> list[PartitionsSchema]:
-    return [PartitionsSchema(topic=topic, partition_ids=sorted(indexes)) for topic, indexes in partitions.items()]
 
 
 def _loaded(stored: Iterable[PartitionsSchema]) -> Partitions:

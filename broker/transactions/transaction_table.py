@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.transactions.state import RESTING, TransactionState
-from broker.transactions.transaction import NO_PRODUCER_EPOCH, Transaction, last_update_of, state_of, unpack
+from broker.transactions.transaction import Transaction, last_update_of, state_of, unpack
 
 if TYPE_CHECKING:
     from broker.coordination.timeline import Timeline
@@ -100,14 +100,3 @@ class TransactionTable:
         self._uncount(transactional_id)
         self._timeline.remove(self._open, transactional_id)
         self._timeline.remove(self._resting, transactional_id)
-
-    def keep_last_epoch(self, transactional_id: str, last_producer_epoch: int) -> None:
-        """What was just put has this last epoch too, which no record has. The timeline need not know: what was there before is the same."""
-        transaction = self.find(transactional_id)
-        if transaction is None or last_producer_epoch == NO_PRODUCER_EPOCH:
-            return
-        transaction = transaction._replace(last_producer_epoch=last_producer_epoch)
-        if transaction.state in RESTING:
-            self._resting[transactional_id] = transaction.pack()
-        else:
-            self._open[transactional_id] = transaction

@@ -30,6 +30,7 @@ from broker.transactions.shard import TransactionCoordinatorShard
 from broker.transactions.transaction import Partitions, ProducerIdAndEpoch, Transaction
 from protocol.errors import ErrorCode
 from protocol.messages.stored.transaction_records import TransactionLogKey, TransactionLogValue
+from protocol.messages.stored.version_prefix import decode_with_version
 from protocol.records import iterate_headers, iterate_records
 from tests.broker.coordination.memory_log import MemoryLog
 from tests.support.clock import ManualClock
@@ -197,14 +198,14 @@ class Room:
 
     def records(self, batches: list[bytearray] | None = None) -> list[tuple[str, TransactionLogValue | None]]:
         """What is in the log, or in these batches of it."""
-        table = make_transaction_records(lambda: self.version)
         found: list[tuple[str, TransactionLogValue | None]] = []
         for batch in self.log.batches if batches is None else batches:
             for position, _ in iterate_headers(batch):
                 for stored in iterate_records(batch, position):
-                    record = table.decode(stored.key, stored.value)
-                    assert isinstance(record.key, TransactionLogKey)
-                    found.append((record.key.transactional_id, record.value))
+                    assert stored.key is not None
+                    key, _ = decode_with_version(TransactionLogKey, stored.key)
+                    value = None if stored.value is None else decode_with_version(TransactionLogValue, stored.value)[0]
+                    found.append((key.transactional_id, value))
         return found
 
 

@@ -21,9 +21,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.coordination.records import CoordinatorRecord
-from broker.transactions.record_table import make_transaction_records
 from broker.transactions.state import COMPLETE_ABORT, COMPLETE_COMMIT
+from broker.transactions.stored_transaction import encode_key
 from broker.transactions.transaction import LAST_CLIENT_EPOCH, LAST_EPOCH
 from protocol.codec import decode, encode
 from protocol.compression import Buffer
@@ -36,7 +35,7 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.messages.stored.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from protocol.messages.stored.version_prefix import decode_with_version
+from protocol.messages.stored.version_prefix import decode_with_version, encode_with_version
 from protocol.records import SimpleRecord, build_batch, iterate_headers, iterate_records
 from tests.broker.transactions.room import Room, shown_transaction
 from tests.support.kafka import KafkaServer
@@ -368,8 +367,8 @@ def old_value(number: int, version: int) -> TransactionLogValue:
 
 
 def stored_record(transactional_id: str, value: TransactionLogValue, version: int) -> SimpleRecord:
-    record = CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), value)
-    return make_transaction_records(lambda: version).encode(record, int(time.time() * 1000))
+    key = encode_key(TransactionLogKey(transactional_id=transactional_id))
+    return SimpleRecord(key, encode_with_version(value, min(version, 1)), timestamp=int(time.time() * 1000))
 
 
 def produce_old_ids(client: WireClient, version: int) -> None:

@@ -8,10 +8,13 @@ import pytest
 
 from broker.coordination.timers import RETRY_BACKOFF_MS
 from broker.transactions.shard import TOMBSTONE_BATCHES_IN_FLIGHT_MAX, TOMBSTONES_PER_BATCH
+from broker.transactions.stored_transaction import encode_key
 from broker.transactions.transaction import LAST_CLIENT_EPOCH, LAST_EPOCH, NO_TIMEOUT_MS
 from broker.transactions.waiting_additions import WAITING_MAX
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.stored.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from protocol.messages.stored.version_prefix import encode_with_version
+from protocol.records import SimpleRecord
 from tests.broker.coordination.memory_log import MemoryLog
 from tests.broker.transactions.room import ADD_TIMEOUT_MS, TIMEOUT_MS, Room
 
@@ -285,19 +288,16 @@ def test_retry_of_an_end_is_known_after_a_load():
 def test_record_of_a_state_that_no_record_has_is_ignored(caplog: pytest.LogCaptureFixture):
     room = begun()
     broken = TransactionLogValue(producer_id=5, transaction_status=9)
-    stored = room.shard._table.encode(_record("x", broken), 0)  # what another writer may leave
-    room.log.append(0, [stored], lambda error: None)
+    room.log.append(0, [_stored("x", broken, 1)], lambda error: None)  # what another writer may leave
 
     room.elect()
 
     assert (room.state("x"), room.state("t")) == ("unknown", "Ongoing 1000:0 a-0")
-    assert "'x' is ignored" in caplog.text
+    assert "holds no valid record" in caplog.text
 
 
-def _record(transactional_id: str, value: TransactionLogValue | None) -> Any:
-    from broker.coordination.records import CoordinatorRecord
-
-    return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), value)
+def _stored(transactional_id: str, value: TransactionLogValue, version: int) -> SimpleRecord:
+    return SimpleRecord(encode_key(TransactionLogKey(transactional_id=transactional_id)), encode_with_version(value, version))
 
 
 # Fencing.
@@ -363,7 +363,7 @@ def exhausted(version: int, epoch: int = LAST_CLIENT_EPOCH, *, state: int = 1, *
     )
     if version >= 1:
         value.previous_producer_id = 7
-    log.append(0, [room.shard._table.encode(_record("t", value), 0)], lambda error: None)  # an older writer's
+    log.append(0, [_stored("t", value, min(version, 1))], lambda error: None)  # an older writer's
     room.elect()
     return room
 
