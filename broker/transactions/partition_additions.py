@@ -149,12 +149,13 @@ class PartitionAdditions:
 
         CONCURRENT_TRANSACTIONS: the transaction before has not ended yet. Kafka's brokers ask again then, if they add (see `pause`)."""
         asked = _Asked(question, self._clock.monotonic_ns())
-        asked.timer = self._clock.call_later(
-            min(question.timeout_ms, self.settings.request_timeout_ms), self._end, asked, ErrorCode.NETWORK_EXCEPTION
-        )
-        asked.answer.on_abandon = lambda: self._forget(asked)
+        answer = asked.answer
         self._ask_coordinator(asked)
-        return asked.answer
+        if not asked.is_over:
+            timeout_ms = min(question.timeout_ms, self.settings.request_timeout_ms)
+            asked.timer = self._clock.call_later(timeout_ms, self._end, asked, ErrorCode.NETWORK_EXCEPTION)
+            answer.on_abandon = lambda: self._forget(asked)
+        return answer
 
     def pause(self) -> Deferred:
         """A Deferred that completes when it is time to ask again after CONCURRENT_TRANSACTIONS."""
@@ -257,12 +258,13 @@ class PartitionAdditions:
             return
         self._forget(asked)
         refusals: Refusals = {}
-        for topic, indexes in asked.question.partitions.items():
-            for index in indexes:
-                told = outcome if isinstance(outcome, ErrorCode) else outcome.get(topic, {}).get(index, ErrorCode.NETWORK_EXCEPTION)
-                if told is not ErrorCode.NONE:
-                    refusals[topic, index] = _for_client(told, asked.question.operation)
-        self.failures_count += len(refusals)
+        if outcome is not ErrorCode.NONE:
+            for topic, indexes in asked.question.partitions.items():
+                for index in indexes:
+                    told = outcome if isinstance(outcome, ErrorCode) else outcome.get(topic, {}).get(index, ErrorCode.NETWORK_EXCEPTION)
+                    if told is not ErrorCode.NONE:
+                        refusals[topic, index] = _for_client(told, asked.question.operation)
+            self.failures_count += len(refusals)
         self.times.record(self._clock.monotonic_ns() - asked.start_ns)
         asked.answer.complete(refusals)
 

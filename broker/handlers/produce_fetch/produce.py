@@ -118,13 +118,15 @@ class ProduceHandler:
             self._fill(slots, context, request, topic, topic.partition_data)
         entries = slots.accepted()
         if self._transactional is not None and request.transactional_id is not None:
+            answer = None
             if len(slots.results) == len(entries) == 1 and not self._is_check_long(entries):
-                transactions = self._transactional.find_open(context.api_version, entries[0])
-                if transactions is not None:
+                found = self._transactional.verify_at_once(request, context.api_version, entries[0])
+                if isinstance(found, dict):
                     is_zstd_allowed = context.api_version >= ZSTD_VERSION_MIN
-                    pending = self._append_now(entries, request.acks, context.now_ms, is_zstd_allowed, transactions=transactions)
+                    pending = self._append_now(entries, request.acks, context.now_ms, is_zstd_allowed, transactions=found)
                     return self._answer(context, request, slots.results, pending)
-            return at_once_or_in_turns(self._verify_and_append(self._transactional, context, request, slots), NO_LIMIT)
+                answer = found
+            return at_once_or_in_turns(self._verify_and_append(self._transactional, context, request, slots, answer), NO_LIMIT)
         if self._is_check_long(entries):
             return at_once_or_in_turns(self._check_and_append(context, request, slots, entries), NO_LIMIT)
         pending = self._append_now(entries, request.acks, context.now_ms, context.api_version >= ZSTD_VERSION_MIN)
@@ -145,10 +147,15 @@ class ProduceHandler:
         return (yield from self._append_in_turns(context, request, slots, entries))
 
     def _verify_and_append(
-        self, transactional: TransactionalProduce, context: RequestContext, request: ProduceRequest, slots: _Slots
+        self,
+        transactional: TransactionalProduce,
+        context: RequestContext,
+        request: ProduceRequest,
+        slots: _Slots,
+        answer: Deferred | None = None,
     ) -> Work:
-        """Append once the coordinator of the transaction has answered, and then the worker process."""
-        verified = yield from transactional.verify(request, context.api_version, slots.accepted())
+        """Append once the coordinator of the transaction has answered, and then the worker process. With `answer` it was asked."""
+        verified = yield from transactional.verify(request, context.api_version, slots.accepted(), answer)
         try:
             append = self._check_and_append if self._is_check_long(verified.entries) else self._append_in_turns
             return (yield from append(context, request, slots, verified.entries, verified.transactions))

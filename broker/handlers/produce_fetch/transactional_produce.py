@@ -24,6 +24,7 @@ from storage.verification import TransactionAppend, VerificationGuard
 
 if TYPE_CHECKING:
     from broker.loop.clock import Clock
+    from broker.loop.deferred import Deferred
     from broker.replication.delayed_produce import PartitionAppendResult
     from broker.replication.produce_path import AppendEntry, ProducePath
     from broker.transactions.partition_additions import PartitionAdditions, Refusals, SupportedOperation
@@ -53,33 +54,41 @@ class TransactionalProduce:
         self._clock = clock
         self._copied_bytes = 0
 
-    def find_open(self, version: int, entry: AppendEntry) -> Transactions | None:
-        """What the append of a batch has to show whose transaction is open in its partition, which is most batches; None for any other,
-        which is for `verify` to judge. It is `verify` for one partition, without its generators: 12 µs less of 63."""
+    def verify_at_once(self, request: ProduceRequest, version: int, entry: AppendEntry) -> Transactions | Deferred | None:
+        """What the append of a request's only batch has to show, if that is known without waiting: its transaction is open in its
+        partition, as that of most batches, or its coordinator is this broker and has added the partition.
+
+        Otherwise the answer that the coordinator is going to give, or has given and is a refusal; or None if it was not asked. Both are
+        for `verify` to judge. This is `verify` for one partition, without generators and copies: 25 µs less."""
         result = entry[0]
         header = _transactional_headers((entry,)).get(result)
-        supports_epoch_bump = operation_of_produce(version).supports_epoch_bump
+        operation = operation_of_produce(version)
+        supports_epoch_bump = operation.supports_epoch_bump
         is_required = self._additions.is_verification_enabled()
         if header is None or not (supports_epoch_bump or is_required):
             return None
+        producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
         try:
             guard = self._produce_path.start_verification(
-                result.topic,
-                result.partition,
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                supports_epoch_bump=supports_epoch_bump,
+                result.topic, result.partition, *producer, header.base_sequence, supports_epoch_bump=supports_epoch_bump
             )
         except KafkaError:
             return None
         if guard is not None:
-            return None
-        return {result: TransactionAppend(None, supports_epoch_bump, is_required)}
+            if not self._has_room((entry,)):
+                return None
+            assert request.transactional_id is not None
+            partitions = {result.topic: {result.partition}}
+            answer = self._additions.ask(Question(request.transactional_id, producer, partitions, operation, request.timeout_ms))
+            if not answer.is_done or answer.value:
+                return answer
+        return {result: TransactionAppend(guard, supports_epoch_bump, is_required)}
 
-    def verify(self, request: ProduceRequest, version: int, entries: list[AppendEntry]) -> Generator[Any, Any, _Verified]:
+    def verify(
+        self, request: ProduceRequest, version: int, entries: list[AppendEntry], answer: Deferred | None = None
+    ) -> Generator[Any, Any, _Verified]:
         """Returns the entries to append, and what their appends have to show, to be given to `release` afterwards. The results of the
-        others have their errors.
+        others have their errors. `answer` is that of `verify_at_once`.
 
         Yields only the Deferreds that it waits for; then the entries have been copied out of the shared receive buffer.
         INVALID_PRODUCER_ID_MAPPING: transactional batches of several producers."""
@@ -95,22 +104,27 @@ class TransactionalProduce:
         producer = ProducerIdAndEpoch(*producers.pop())
         self._start(verified, headers, operation, is_required=is_required)
         if not verified.guards:
+            if answer is not None:
+                answer.abandon()
             return verified
-        copied_bytes = size_of_copies(verified.entries)
-        if self._copied_bytes and self._copied_bytes + copied_bytes > COPIED_BYTES_MAX:
+        if not self._has_room(verified.entries):
             self._refuse_all(verified, ErrorCode.NOT_ENOUGH_REPLICAS, "Too many batches wait for the verification of their transactions")
             return verified
-        self._copied_bytes += copied_bytes
-        verified.copied_bytes = copied_bytes
+        verified.copied_bytes = size_of_copies(verified.entries)
+        self._copied_bytes += verified.copied_bytes
         is_answered = False
         try:
             verified.entries = [(result, partition, keep(records)) for result, partition, records in verified.entries]  # type: ignore[arg-type]
-            yield from self._ask(request, operation, producer, verified, headers, is_required=is_required)
+            yield from self._ask(request, operation, producer, verified, headers, answer, is_required=is_required)
             is_answered = True
         finally:
             if not is_answered:
                 self.release(verified)
         return verified
+
+    def _has_room(self, entries: Sequence[AppendEntry]) -> bool:
+        """Whether the entries may be copied. A request that is alone always may."""
+        return not self._copied_bytes or self._copied_bytes + size_of_copies(entries) <= COPIED_BYTES_MAX
 
     def release(self, verified: _Verified) -> None:
         """The entries are appended, or never will be: their copies count no more."""
@@ -155,19 +169,24 @@ class TransactionalProduce:
         producer: ProducerIdAndEpoch,
         verified: _Verified,
         headers: dict[PartitionAppendResult, BatchHeader],
+        answer: Deferred | None,
         *,
         is_required: bool,
     ) -> Generator[Any, Any, None]:
-        """Ask until the answer is another one than CONCURRENT_TRANSACTIONS, or the time for that is over."""
+        """Ask until the answer is another one than CONCURRENT_TRANSACTIONS, or the time for that is over. With `answer` the coordinator
+        was asked once already."""
         start_ms = self._clock.monotonic_ms()
         assert request.transactional_id is not None
         while verified.guards:
-            partitions: dict[str, set[int]] = {}
-            for result in verified.guards:
-                partitions.setdefault(result.topic, set()).add(result.partition)
-            waited_ms = self._clock.monotonic_ms() - start_ms
-            timeout_ms = max(request.timeout_ms - waited_ms, 0)
-            refusals: Refusals = yield self._additions.ask(Question(request.transactional_id, producer, partitions, operation, timeout_ms))
+            if answer is None:
+                partitions: dict[str, set[int]] = {}
+                for result in verified.guards:
+                    partitions.setdefault(result.topic, set()).add(result.partition)
+                waited_ms = self._clock.monotonic_ms() - start_ms
+                timeout_ms = max(request.timeout_ms - waited_ms, 0)
+                answer = self._additions.ask(Question(request.transactional_id, producer, partitions, operation, timeout_ms))
+            refusals: Refusals = yield answer
+            answer = None
             is_early = ErrorCode.CONCURRENT_TRANSACTIONS in refusals.values() and operation.supports_epoch_bump
             if not is_early or self._clock.monotonic_ms() - start_ms >= self._additions.settings.retry_backoff_max_ms:
                 self._refuse_unverified(verified, refusals, operation)

@@ -39,6 +39,8 @@ class HeldAdditions:
         self.answers: list[Deferred] = []
         self.pauses: list[Deferred] = []
         self.is_enabled = True
+        self.refusals_at_once: list[dict[tuple[str, int], ErrorCode]] = []
+        """The answers to the next questions that are answered at once."""
 
     def is_verification_enabled(self) -> bool:
         return self.is_enabled
@@ -46,6 +48,8 @@ class HeldAdditions:
     def ask(self, question: Question) -> Deferred:
         self.asked.append(question)
         self.answers.append(Deferred())
+        if self.refusals_at_once:
+            self.answers[-1].complete(self.refusals_at_once.pop(0))
         return self.answers[-1]
 
     def pause(self) -> Deferred:
@@ -103,6 +107,26 @@ def compressed(producer_id: int = 7) -> memoryview:
 
 def to_partition(*partitions: tuple[int, memoryview], **fields: Any) -> ProduceRequest:
     return request(("a", list(partitions)), **({"acks": -1, "transactional_id": "t"} | fields))
+
+
+def test_the_first_batch_is_appended_at_once_if_the_coordinator_answers_at_once(tmp_path: Path) -> None:
+    produces = Produces(tmp_path)
+    produces.additions.refusals_at_once = [{}]
+
+    answer = produces.start(to_partition((0, transactional("v"))))
+
+    assert (codes(answer), produces.end_offset(), len(produces.additions.asked)) == ([("a", 0, 0)], 1, 1)
+
+
+def test_a_refusal_at_once_is_judged_as_a_later_one(tmp_path: Path) -> None:
+    produces = Produces(tmp_path)
+    produces.additions.refusals_at_once = [{("a", 0): ErrorCode.CONCURRENT_TRANSACTIONS}, {("a", 0): ErrorCode.INVALID_TXN_STATE}]
+
+    waiting = produces.start(to_partition((0, transactional("v"))))
+    produces.additions.pauses[-1].complete(None)
+
+    assert codes(produces.finish(waiting)) == [("a", 0, ErrorCode.INVALID_TXN_STATE)]
+    assert (produces.end_offset(), len(produces.additions.asked)) == (0, 2)
 
 
 def test_the_first_batch_waits_for_the_coordinator_and_the_next_one_asks_nobody(tmp_path: Path) -> None:
