@@ -280,8 +280,9 @@ def build_batch(
 
     With `log_append_time_ms` every record gets that timestamp and the batch is marked so.
     """
-    base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
-    max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+    base_timestamp = max_timestamp = records[0].timestamp if records else NO_TIMESTAMP
+    if len(records) > 1:
+        max_timestamp = max([record.timestamp for record in records])
     payload = bytearray()
     for offset_delta, record in enumerate(records):
         append_record(payload, record, offset_delta, record.timestamp - base_timestamp)
@@ -289,22 +290,12 @@ def build_batch(
     if log_append_time_ms is not None:
         attributes |= LOG_APPEND_TIME_FLAG
         max_timestamp = log_append_time_ms
-    header = BatchHeader(
-        base_offset=base_offset,
-        batch_length=0,
-        partition_leader_epoch=partition_leader_epoch,
-        magic=MAGIC_V2,
-        crc=0,
-        attributes=attributes,
-        last_offset_delta=max(len(records) - 1, 0),
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        records_count=len(records),
-    )
-    return assemble_batch(header, payload if compression is Compression.NONE else compress(compression, payload, compression_level))
+    count = len(records)
+    fields = (
+        base_offset, 0, partition_leader_epoch, MAGIC_V2, 0, attributes, count - 1 if count else 0,
+        base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count,
+    )  # fmt: skip
+    return _assemble(fields, payload if compression is Compression.NONE else compress(compression, payload, compression_level))
 
 
 def build_batch_of(payload: Buffer, records_count: int, *, timestamp: int, base_offset: int, partition_leader_epoch: int) -> bytearray:
@@ -329,11 +320,15 @@ def build_batch_of(payload: Buffer, records_count: int, *, timestamp: int, base_
 
 def assemble_batch(header: BatchHeader, payload: Buffer) -> bytearray:
     """Returns a batch of this header and these (already compressed) records, with length and CRC made right."""
-    batch = bytearray(HEADER_SIZE)
-    _HEADER.pack_into(batch, 0, *header)
+    return _assemble(header, payload)
+
+
+def _assemble(header: tuple[int, ...], payload: Buffer) -> bytearray:
+    """As `assemble_batch`, for a header's fields in their order."""
+    batch = bytearray(_HEADER.pack(*header))
+    _BATCH_LENGTH.pack_into(batch, _LENGTH_POSITION, HEADER_SIZE - LOG_OVERHEAD + len(payload))
+    _CRC.pack_into(batch, _CRC_POSITION, crc32c(payload, crc32c(batch[CRC_START:])))
     batch += payload
-    _BATCH_LENGTH.pack_into(batch, _LENGTH_POSITION, len(batch) - LOG_OVERHEAD)
-    _write_crc(batch, 0, len(batch))
     return batch
 
 
@@ -445,25 +440,23 @@ def _read_bytes(payload: bytes, position: int, end: int) -> tuple[bytes | None, 
 
 def append_record(out: bytearray, record: SimpleRecord, offset_delta: int, timestamp_delta: int) -> None:
     """Append the record to a batch's payload, before its compression."""
+    record_key, record_value, headers, _ = record
     body = bytearray(1)  # the record's attributes, unused
-    append_varint(body, timestamp_delta)
-    append_varint(body, offset_delta)
-    _append_bytes(body, record.key)
-    _append_bytes(body, record.value)
-    append_varint(body, len(record.headers))
-    for key, value in record.headers:
-        _append_bytes(body, key.encode())
-        _append_bytes(body, value)
-    append_varint(out, len(body))
+    body += encode_varint(timestamp_delta)
+    body += encode_varint(offset_delta)
+    body += NULL_SIZE if record_key is None else encode_varint(len(record_key))
+    body += record_key or b""
+    body += NULL_SIZE if record_value is None else encode_varint(len(record_value))
+    body += record_value or b""
+    body += encode_varint(len(headers))
+    for name, value in headers:
+        key = name.encode()
+        body += encode_varint(len(key))
+        body += key
+        body += NULL_SIZE if value is None else encode_varint(len(value))
+        body += value or b""
+    out += encode_varint(len(body))
     out += body
-
-
-def _append_bytes(out: bytearray, value: bytes | None) -> None:
-    if value is None:
-        out.append(1)  # zigzag of -1
-        return
-    append_varint(out, len(value))
-    out += value
 
 
 def read_varint(buffer: bytes, position: int, bits: int = VARINT_BITS) -> tuple[int, int]:
@@ -496,3 +489,18 @@ def append_varint(out: bytearray, value: int) -> None:
         out.append((value & 0x7F) | 0x80)
         value >>= 7
     out.append(value)
+
+
+def _encoded_varint(value: int) -> bytes:
+    encoded = bytearray()
+    append_varint(encoded, value)
+    return bytes(encoded)
+
+
+_VARINTS = tuple(map(_encoded_varint, range(1024)))
+NULL_SIZE = _encoded_varint(-1)
+
+
+def encode_varint(value: int) -> bytes:
+    """The same as `append_varint` appends."""
+    return _VARINTS[value] if 0 <= value < len(_VARINTS) else _encoded_varint(value)

@@ -32,7 +32,7 @@ from storage.segment import LogSegment
 from storage.tail_cache import TailCache
 from storage.timestamp_search import TimestampOffset, find_max_timestamp, find_offset_by_timestamp
 from storage.transaction_index import AbortedTransaction
-from storage.validation import AppendOrigin, PreparedBatch, ValidatedBatch, assign_offsets, check_batch
+from storage.validation import AppendOrigin, PreparedBatch, ValidatedBatch, assign_offsets, check_batch, check_own_batch
 from storage.verification import TransactionAppend
 
 LATEST_EPOCH = 2**31 - 1  # of a writer that has no other leader beside it
@@ -97,7 +97,10 @@ class Log:
         if isinstance(records, PreparedBatch):
             records, checked = records.take(config, now_ms, verify_zstd_allowed)
         elif origin is not AppendOrigin.CLIENT:
-            return self._append_batches_as_leader(records, leader_epoch, now_ms, origin, transaction)
+            own = check_own_batch(records, config, now_ms)
+            if own is None:
+                return self._append_batches_as_leader(records, leader_epoch, now_ms, origin, transaction)
+            checked = own
         else:
             checked = check_batch(records, config, now_ms=now_ms, zstd_allowed=verify_zstd_allowed)
         header = checked.header

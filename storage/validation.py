@@ -190,6 +190,15 @@ def check_batch(
             return end.value  # type: ignore[no-any-return]
 
 
+def check_own_batch(records: memoryview, config: LogConfig, now_ms: int) -> CheckedBatch | None:
+    """Returns the broker's own batch if it is one of the usual kind, of no producer, for which every rule of `check_batch` holds; None if
+    the rules have to be checked one by one. Nobody walks the broker's own records, so any topic's is judged by its header."""
+    checked = _check_usual_batch(records, config, now_ms, zstd_allowed=True)
+    if checked is None or checked.header.producer_id >= 0 or _target_codec(checked.header, config) is not None:
+        return None
+    return checked
+
+
 def check_in_steps(
     records: memoryview, config: LogConfig, *, now_ms: int, origin: AppendOrigin, zstd_allowed: bool
 ) -> Generator[None, None, CheckedBatch]:
