@@ -230,7 +230,9 @@ class RaftResponses:
         if epoch > raft.epoch or error in _STALE_ERRORS:
             maybe_follow(raft, leader_id, epoch, known, now_ms)
             return True
-        if leader_id != NO_NODE and raft.leader_id == NO_NODE and leader_id != raft.config.me.node_id and known:
+        # A leader that is known by its id alone is one that this replica remembers from its last run, without its log.
+        is_new = raft.leader_id == NO_NODE or (raft.leader_id == leader_id and not raft.state.leader_endpoints)
+        if leader_id != NO_NODE and is_new and leader_id != raft.config.me.node_id and known:
             raft.become_follower(epoch, leader_id, known, now_ms)
             return None if not error else True
         if error == ErrorCode.BROKER_NOT_AVAILABLE:

@@ -27,6 +27,10 @@ CLUSTER_SHARE = 0.5
 
 KEPT: dict[int, tuple[type[World], str]] = {
     74: (TransactionWorld, "a repeated marker ended the question of a later transaction: INVALID_TXN_STATE for its first batch"),
+    920070: (
+        TransactionClusterWorld,
+        "a broker that a power cut left without its metadata log did not follow the controller it remembered",
+    ),
 }
 """Seeds that found something once, and what. They stay even if a change of the harness makes other worlds of them."""
 

@@ -43,10 +43,16 @@ FETCH_BYTES, SNAPSHOT_BYTES = 70_000, 80_000
 
 
 class Room:
-    """Replica 1 of voters 1, 2, 3; the test plays the others."""
+    """Replica 1 of voters 1, 2, 3; the test plays the others. `knows_voters`: False for a replica whose log has not told it the voters."""
 
     def __init__(
-        self, *, vote: Vote | None = None, entries: list[Entry] | None = None, voters: int = 3, is_reconfigurable: bool = False
+        self,
+        *,
+        vote: Vote | None = None,
+        entries: list[Entry] | None = None,
+        voters: int = 3,
+        is_reconfigurable: bool = False,
+        knows_voters: bool = True,
     ) -> None:
         self.now_ms = 0
         self.log = MemoryRaftLog()
@@ -66,7 +72,7 @@ class Room:
             listener_name=LISTENER,
             endpoints=endpoints(1),
             bootstrap=[("host", node_id) for node_id in range(2, voters + 1)],
-            static_voters=VoterSet(Voter(ReplicaKey(node_id), endpoints(node_id)) for node_id in range(1, voters + 1)),
+            static_voters=VoterSet(Voter(ReplicaKey(node_id), endpoints(node_id)) for node_id in range(1, voters + 1) if knows_voters),
             election_timeout_ms=ELECTION_MS,
             fetch_timeout_ms=FETCH_MS,
             fetch_max_bytes=FETCH_BYTES,
@@ -421,6 +427,17 @@ def test_a_voter_that_was_just_started_looks_for_the_leader_first() -> None:
 
     assert isinstance(room.raft.state.role, Follower)
     assert not [each for each in room.sent if isinstance(each.request, VoteRequest)]
+
+
+def test_an_observer_that_has_lost_its_log_but_not_its_vote_follows_the_leader_that_it_remembers() -> None:
+    """The log would tell where the leader is, and an observer's log is not synchronised before it fetches on."""
+    room = Room(vote=Vote(6, 2), voters=2, knows_voters=False)
+    assert isinstance(room.raft.state.role, Unattached)
+
+    room.fetched(2, 6, data(high_watermark=0))
+
+    assert isinstance(room.raft.state.role, Follower)
+    assert room.raft.committed_end_offset == 0
 
 
 def test_a_leader_of_a_newer_epoch_ends_the_expedited_election_of_a_start() -> None:
