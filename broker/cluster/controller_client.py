@@ -38,6 +38,8 @@ class ControllerClient:
         self.alter_configs = channel.alter_configs
         self.incremental_alter_configs = channel.incremental_alter_configs
         self.alter_client_quotas = channel.alter_client_quotas
+        self.create_acls = channel.create_acls
+        self.delete_acls = channel.delete_acls
         self.elect_leaders = channel.elect_leaders
         self.unregister_broker = channel.unregister_broker
         self.alter_partition_reassignments = channel.alter_partition_reassignments
@@ -94,7 +96,7 @@ class ControllerClient:
 
     async def _create(self, request: CreateTopicsRequest, on_done: Callable[[CreateTopicsResponse | KafkaError], None]) -> None:
         try:
-            response = await self._channel.create_topics(request, is_automatic=True)
+            response = await self._channel.create_topics(request, None, is_automatic=True)
         except KafkaError as error:
             on_done(error)  # not kept in a variable: the traceback holds this frame, which would be a cycle
         else:

@@ -1,9 +1,10 @@
 """ControllerRoute: the ControllerChannel of a broker in a cluster. It sends requests to the leader of the metadata quorum, in this process
 or on another node.
 
-If the controller in this process is the active one, it is called directly. Another node gets the same messages at its controller listener,
-one request at a time and in order, as in Kafka. For `retry_timeout_ms` a request is sent again if there is no active controller, or if the
-asked node is not active or does not answer. A request whose answer was lost may have been executed the first time.
+If the controller in this process is the active one, it is called directly, and checks the client's rights as it does for others. Another
+node gets the same messages at its controller listener, one request at a time and in order, as in Kafka. For `retry_timeout_ms` a request is
+sent again if there is no active controller, or if the asked node is not active or does not answer. A request whose answer was lost may have
+been executed the first time.
 
 A client's request travels in an Envelope (KIP-590), with the client's principal and address; the broker's own requests do not.
 
@@ -32,8 +33,10 @@ from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsReques
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+from protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
@@ -106,40 +109,46 @@ class ControllerRoute:
     # -- ControllerChannel -----------------------------------------------------------------------------------------
 
     async def create_topics(
-        self, request: CreateTopicsRequest, client: RequestContext | None = None, *, is_automatic: bool = False
+        self, request: CreateTopicsRequest, client: RequestContext | None, *, is_automatic: bool = False
     ) -> CreateTopicsResponse:
         return await self._ask(request, lambda local: local.create_topics(request, client, is_automatic=is_automatic), client=client)
 
-    async def delete_topics(self, request: DeleteTopicsRequest, version: int, client: RequestContext | None = None) -> DeleteTopicsResponse:
+    async def delete_topics(self, request: DeleteTopicsRequest, version: int, client: RequestContext) -> DeleteTopicsResponse:
         return await self._ask(request, lambda local: local.delete_topics(request, version, client), client=client, version=version)
 
-    async def create_partitions(self, request: CreatePartitionsRequest, client: RequestContext | None = None) -> CreatePartitionsResponse:
+    async def create_partitions(self, request: CreatePartitionsRequest, client: RequestContext) -> CreatePartitionsResponse:
         return await self._ask(request, lambda local: local.create_partitions(request, client), client=client)
 
     async def incremental_alter_configs(
-        self, request: IncrementalAlterConfigsRequest, client: RequestContext | None = None
+        self, request: IncrementalAlterConfigsRequest, client: RequestContext
     ) -> IncrementalAlterConfigsResponse:
         return await self._ask(request, lambda local: local.incremental_alter_configs(request, client), client=client)
 
-    async def alter_configs(self, request: AlterConfigsRequest, client: RequestContext | None = None) -> AlterConfigsResponse:
+    async def alter_configs(self, request: AlterConfigsRequest, client: RequestContext) -> AlterConfigsResponse:
         return await self._ask(request, lambda local: local.alter_configs(request, client), client=client)
 
     async def alter_client_quotas(self, request: AlterClientQuotasRequest, client: RequestContext) -> AlterClientQuotasResponse:
         return await self._ask(request, lambda local: local.alter_client_quotas(request, client), client=client)
 
-    async def elect_leaders(self, request: ElectLeadersRequest, client: RequestContext | None = None) -> ElectLeadersResponse:
+    async def create_acls(self, request: CreateAclsRequest, client: RequestContext) -> CreateAclsResponse:
+        return await self._ask(request, lambda local: local.create_acls(request, client), client=client)
+
+    async def delete_acls(self, request: DeleteAclsRequest, client: RequestContext) -> DeleteAclsResponse:
+        return await self._ask(request, lambda local: local.delete_acls(request, client), client=client)
+
+    async def elect_leaders(self, request: ElectLeadersRequest, client: RequestContext) -> ElectLeadersResponse:
         return await self._ask(request, lambda local: local.elect_leaders(request, client), client=client)
 
-    async def unregister_broker(self, request: UnregisterBrokerRequest, client: RequestContext | None = None) -> UnregisterBrokerResponse:
+    async def unregister_broker(self, request: UnregisterBrokerRequest, client: RequestContext) -> UnregisterBrokerResponse:
         return await self._ask(request, lambda local: local.unregister_broker(request, client), client=client)
 
     async def alter_partition_reassignments(
-        self, request: AlterPartitionReassignmentsRequest, client: RequestContext | None = None
+        self, request: AlterPartitionReassignmentsRequest, client: RequestContext
     ) -> AlterPartitionReassignmentsResponse:
         return await self._ask(request, lambda local: local.alter_partition_reassignments(request, client), client=client)
 
     async def list_partition_reassignments(
-        self, request: ListPartitionReassignmentsRequest, client: RequestContext | None = None
+        self, request: ListPartitionReassignmentsRequest, client: RequestContext
     ) -> ListPartitionReassignmentsResponse:
         return await self._ask(request, lambda local: local.list_partition_reassignments(request, client), client=client)
 
@@ -177,8 +186,8 @@ class ControllerRoute:
         client: RequestContext | None = None,
         version: int | None = None,
     ) -> Response:
-        """Returns the response of the active controller. Raises KafkaError as LocalController does. `client` is the client whose request
-        it is; None for the broker's own."""
+        """Returns the response of the active controller. Raises KafkaError as AuthorizedController does. `client` is that whose request it
+        is; None for the broker's own."""
         active = self._find_active()
         if self._local is not None and active is not None and active.node_id == self._node_id and not self._turn.locked():
             try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from broker.network.context import CloseConnection, RequestContext
+from broker.network.context import CloseConnection, ConnectionFacts, RequestContext
 from protocol import codec
 from protocol.apis import DECLARED
 from protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -20,12 +20,11 @@ from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.messages.headers import RequestHeader
 
 PRINCIPAL_VERSION = 0
-NO_ADDRESS = bytes(4)
 CORRELATION_ID_SIZE = 4
 
 
 def in_envelope(request: Any, client: RequestContext) -> EnvelopeRequest:
-    """Wraps `request` in the version in which `client` sent it."""
+    """Wraps `request` in the version in which `client` sent it. Raises KafkaError for a client without an address."""
     api = DECLARED[client.api_key]
     header = RequestHeader(
         request_api_key=api.key,
@@ -36,7 +35,7 @@ def in_envelope(request: Any, client: RequestContext) -> EnvelopeRequest:
     body = codec.encode(request, client.api_version)
     return EnvelopeRequest(
         request_data=codec.encode(header, api.request_header_version(client.api_version)) + body,
-        request_principal=_principal(client.connection.principal),
+        request_principal=_principal(client.connection),
         client_host_address=_address(client.connection.client_host),
     )
 
@@ -61,16 +60,17 @@ def take_out(answer: EnvelopeResponse, client: RequestContext) -> Any:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The controller's response cannot be read.") from error
 
 
-def _principal(principal: str) -> bytes:
-    kind, _, name = principal.partition(":")
-    return PRINCIPAL_VERSION.to_bytes(2) + codec.encode(DefaultPrincipalData(type=kind, name=name), PRINCIPAL_VERSION)
+def _principal(connection: ConnectionFacts) -> bytes:
+    kind, _, name = connection.principal.partition(":")
+    told = DefaultPrincipalData(type=kind, name=name, token_authenticated=connection.is_token_authenticated)
+    return PRINCIPAL_VERSION.to_bytes(2) + codec.encode(told, PRINCIPAL_VERSION)
 
 
 def _address(host: str) -> bytes:
-    """The address in network order, 4 or 16 bytes."""
+    """The address in network order, 4 or 16 bytes. Raises KafkaError: under another address a DENY of this one would not count."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             return socket.inet_pton(family, host.partition("%")[0])
         except OSError:
             continue
-    return NO_ADDRESS
+    raise KafkaError(ErrorCode.INVALID_REQUEST, "The client's address cannot be forwarded.")

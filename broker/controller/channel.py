@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
     from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
     from protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+    from protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
     from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
@@ -36,43 +38,43 @@ class ControllerChannel(Protocol):
     """Each operation returns once its records are committed, or raises KafkaError for the whole request: NOT_CONTROLLER when there is no
     active controller at the other end, or none any more. The request may or may not have been executed then.
 
-    `client` is the client for which the broker asks: its principal and address, as an Envelope carries them (KIP-590). A broker's own
-    requests have a `client` only if they come from another process: the end of that connection is a sign of the broker's failure."""
+    `client` is the client for which the broker asks: its principal and address, as an Envelope carries them (KIP-590), and what it may do.
+    A client's request always has one. A broker's own requests have a `client` only if they come from another process: the end of that
+    connection is a sign of the broker's failure."""
 
     async def create_topics(
-        self, request: CreateTopicsRequest, client: RequestContext | None = None, *, is_automatic: bool = False
+        self, request: CreateTopicsRequest, client: RequestContext | None, *, is_automatic: bool = False
     ) -> CreateTopicsResponse:
-        """`is_automatic` means that no client asked to create the topics. This broker logs them then, not the controller."""
+        """`client` is None for topics that this broker creates by itself. `is_automatic` means that no client asked to create the topics.
+        This broker logs them then, not the controller."""
         ...
 
-    async def delete_topics(
-        self, request: DeleteTopicsRequest, version: int, client: RequestContext | None = None
-    ) -> DeleteTopicsResponse: ...
+    async def delete_topics(self, request: DeleteTopicsRequest, version: int, client: RequestContext) -> DeleteTopicsResponse: ...
 
-    async def create_partitions(
-        self, request: CreatePartitionsRequest, client: RequestContext | None = None
-    ) -> CreatePartitionsResponse: ...
+    async def create_partitions(self, request: CreatePartitionsRequest, client: RequestContext) -> CreatePartitionsResponse: ...
 
     async def incremental_alter_configs(
-        self, request: IncrementalAlterConfigsRequest, client: RequestContext | None = None
+        self, request: IncrementalAlterConfigsRequest, client: RequestContext
     ) -> IncrementalAlterConfigsResponse: ...
 
-    async def alter_configs(self, request: AlterConfigsRequest, client: RequestContext | None = None) -> AlterConfigsResponse: ...
+    async def alter_configs(self, request: AlterConfigsRequest, client: RequestContext) -> AlterConfigsResponse: ...
 
     async def alter_client_quotas(self, request: AlterClientQuotasRequest, client: RequestContext) -> AlterClientQuotasResponse: ...
 
-    async def elect_leaders(self, request: ElectLeadersRequest, client: RequestContext | None = None) -> ElectLeadersResponse: ...
+    async def create_acls(self, request: CreateAclsRequest, client: RequestContext) -> CreateAclsResponse: ...
 
-    async def unregister_broker(
-        self, request: UnregisterBrokerRequest, client: RequestContext | None = None
-    ) -> UnregisterBrokerResponse: ...
+    async def delete_acls(self, request: DeleteAclsRequest, client: RequestContext) -> DeleteAclsResponse: ...
+
+    async def elect_leaders(self, request: ElectLeadersRequest, client: RequestContext) -> ElectLeadersResponse: ...
+
+    async def unregister_broker(self, request: UnregisterBrokerRequest, client: RequestContext) -> UnregisterBrokerResponse: ...
 
     async def alter_partition_reassignments(
-        self, request: AlterPartitionReassignmentsRequest, client: RequestContext | None = None
+        self, request: AlterPartitionReassignmentsRequest, client: RequestContext
     ) -> AlterPartitionReassignmentsResponse: ...
 
     async def list_partition_reassignments(
-        self, request: ListPartitionReassignmentsRequest, client: RequestContext | None = None
+        self, request: ListPartitionReassignmentsRequest, client: RequestContext
     ) -> ListPartitionReassignmentsResponse: ...
 
     async def update_features(self, request: UpdateFeaturesRequest, client: RequestContext) -> UpdateFeaturesResponse: ...

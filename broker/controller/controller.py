@@ -22,6 +22,7 @@ from broker.metadata.config_entries import ConfigDescriber
 from config.server import ServerConfig
 
 if TYPE_CHECKING:
+    from broker.controller.acl_control import AclControl
     from broker.controller.client_quota_control import ClientQuotaControl
     from broker.controller.config_control import ConfigControl
     from broker.controller.feature_control import FeatureControl
@@ -97,6 +98,13 @@ class Controller:
 
             self._features = FeatureControl(self.state, self._node_id, self.config.min_insync_replicas)
         return self._features
+
+    @property
+    def acls(self) -> AclControl:
+        """Stateless, so it is created for each request."""
+        from broker.controller.acl_control import AclControl
+
+        return AclControl(self.state, self._random)
 
     @property
     def client_quotas(self) -> ClientQuotaControl:

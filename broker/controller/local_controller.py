@@ -1,4 +1,4 @@
-"""LocalController: the controller in this process, behind the ControllerChannel.
+"""LocalController: the controller in this process. Requests come by AuthorizedController, which satisfies the ControllerChannel.
 
 A Controller exists while this node leads the quorum. It begins with the committed state and writes the records that a new leader has to
 write. When the leadership ends, it is discarded and all waiting operations are answered with NOT_CONTROLLER. An operation computes on the
@@ -24,6 +24,7 @@ from broker.controller.periodic_elections import PeriodicElections
 from broker.controller.silence_reports import AskOnce, SilenceReports
 from broker.metadata.change_log import ChangeLog
 from broker.observability.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
+from broker.security.authorizer.access import OPEN_ACCESS, Access
 from protocol.apis import ListenerKind
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -44,8 +45,10 @@ if TYPE_CHECKING:
     from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
     from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
     from protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+    from protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
     from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
@@ -61,7 +64,7 @@ ADD_RAFT_VOTER_KEY = 80
 
 
 class LocalController:
-    """Satisfies ControllerChannel, and QuorumListener, to be registered behind the MetadataPublisher.
+    """Satisfies QuorumListener, to be registered behind the MetadataPublisher.
 
     `make_controller` creates a Controller from the committed state. `bootstrap` reads the first records of a new cluster's log.
     `is_alone` means that no other broker can reach this node. Other brokers are probed (with `prove`) and asked (with `ask`) at their
@@ -159,6 +162,10 @@ class LocalController:
         """Whether this node leads the metadata quorum."""
         return self._writes.is_active
 
+    def check_active(self) -> None:
+        """Raises KafkaError NOT_CONTROLLER while this node does not lead."""
+        self._writes.check_active()
+
     @property
     def _active(self) -> Controller:
         """Raises KafkaError NOT_CONTROLLER while this node does not lead."""
@@ -183,9 +190,11 @@ class LocalController:
                 return await self._writes.append_steps(steps)
             return await self._writes.append_steps(steps, lambda response: self._changes.topics_created(request, response, client))
 
-    async def delete_topics(self, request: DeleteTopicsRequest, version: int, client: RequestContext | None = None) -> DeleteTopicsResponse:
+    async def delete_topics(
+        self, request: DeleteTopicsRequest, version: int, client: RequestContext | None = None, access: Access = OPEN_ACCESS
+    ) -> DeleteTopicsResponse:
         with self._logging_refusal("topics not deleted", client):
-            steps = self._active.topics.delete_topics(request, version)
+            steps = self._active.topics.delete_topics(request, version, access)
             return await self._writes.append_steps(steps, lambda response: self._changes.topics_deleted(response, client))
 
     async def create_partitions(self, request: CreatePartitionsRequest, client: RequestContext | None = None) -> CreatePartitionsResponse:
@@ -219,6 +228,14 @@ class LocalController:
         told: Callable[[Any], None] = lambda response: self._changes.client_quotas_altered(request, response, client)  # noqa: E731
         with self._logging_refusal("client quotas not changed", client):
             return await self._writes.append_steps(self._active.client_quotas.alter(request), told)
+
+    async def create_acls(self, request: CreateAclsRequest, client: RequestContext) -> CreateAclsResponse:
+        with self._logging_refusal("ACLs not created", client):
+            return await self._writes.append_steps(self._active.acls.create_acls(request))
+
+    async def delete_acls(self, request: DeleteAclsRequest, client: RequestContext) -> DeleteAclsResponse:
+        with self._logging_refusal("ACLs not deleted", client):
+            return await self._writes.append_steps(self._active.acls.delete_acls(request))
 
     async def elect_leaders(self, request: ElectLeadersRequest, client: RequestContext | None = None) -> ElectLeadersResponse:
         from broker.controller.election_requests import elect_leaders

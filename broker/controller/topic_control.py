@@ -23,6 +23,7 @@ from broker.metadata.config_entries import ConfigDescriber
 from broker.metadata.encoded_topic_records import EncodedTopicRecords
 from broker.metadata.image import CLUSTER_METADATA_TOPIC, BrokerImage
 from broker.metadata.topic_names import collision_key, has_collision_characters, validate_name
+from broker.security.authorizer.access import OPEN_ACCESS, Access
 from config.server import ServerConfig
 from config.topic import TOPIC_PROPERTIES
 from protocol.errors import ErrorCode, KafkaError
@@ -102,14 +103,14 @@ class TopicControl:
             results.append(_failed_creation(CLUSTER_METADATA_TOPIC, ErrorCode.INVALID_REQUEST, why))
         return CreateTopicsResponse(topics=results)
 
-    def delete_topics(self, request: DeleteTopicsRequest, version: int) -> Steps[DeleteTopicsResponse]:
-        """Raises KafkaError where topics may not be deleted at all."""
+    def delete_topics(self, request: DeleteTopicsRequest, version: int, access: Access = OPEN_ACCESS) -> Steps[DeleteTopicsResponse]:
+        """Raises KafkaError where topics may not be deleted at all. `access` says which ones the client may delete and describe."""
         if not self._config.delete_topic_enable:
             if version < 3:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic deletion is disabled.")
             raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
         results: list[DeletableTopicResult] = []
-        doomed = topics_to_delete(self._state, request, results)
+        doomed = yield from topics_to_delete(self._state, request, access, results)
         check_records_count(len(doomed))
         step: list[Any] = []
         pace = Pace()

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from broker.controller.authorized_controller import AuthorizedController
 from broker.controller.channel import ControllerChannel
 from broker.controller.controller import Controller
 from broker.controller.local_controller import LocalController
@@ -63,6 +64,7 @@ class QuorumServer:
         self._routes: list[ControllerRoute] = []
         self._silence_watch: SilenceWatch | None = None  # watches the quorum's leader
         self._controller: LocalController | None = None
+        self._authorized_controller: AuthorizedController | None = None  # what all requests to it go by
         self._apis: KafkaApis | None = None
         self.metadata = metadata = MetadataCache(ClusterState(), cluster_id=node.cluster_id, node_id=node.node_id, config=config)
         self.authorizer = self._make_authorizer()
@@ -133,9 +135,9 @@ class QuorumServer:
         """Returns a channel to the active controller. Its requests do not wait for those of other channels. It is direct if no other
         node can be the active controller."""
         if self.links is None:
-            assert self._controller is not None, "a node that reaches no other is its own controller"
-            return self._controller
-        route = self.links.controller_route(self.driver, self._controller, retry_timeout_ms=retry_timeout_ms)
+            assert self._authorized_controller is not None, "a node that reaches no other is its own controller"
+            return self._authorized_controller
+        route = self.links.controller_route(self.driver, self._authorized_controller, retry_timeout_ms=retry_timeout_ms)
         self._node.on_stop(route.close)
         self._routes.append(route)
         return route
@@ -182,6 +184,7 @@ class QuorumServer:
             prove=None if detector is None else detector.prove,
             ask=self.links.ask_once if self.links is not None and self.links.silence_ms else None,
         )
+        authorized = self._authorized_controller = AuthorizedController(controller, has_authorizer=self.authorizer is not None)
         quorum.register(controller)
         node.on_stop(controller.close)
         if self._listeners:
@@ -189,7 +192,7 @@ class QuorumServer:
                 node.clock,
                 node.metrics,
                 metadata,
-                controller,
+                authorized,
                 lambda: controller.is_active,
                 quorum.handle_request,
                 self._handle_forwarded,

@@ -78,7 +78,7 @@ class ClassicMembers:
         records: list[CoordinatorRecord] = []
         member = self._find_joining_member(group, member_id, request, records)
         subscription = _subscription(request)
-        update = MemberUpdate(group, member, _with_join(member, client, request, subscription), records)
+        update = MemberUpdate(group, member, _with_join(member, client, request, subscription), records, client)
         owned = self._owned(subscription)
         if self._migration.is_downgraded_by(group, request.group_instance_id):
             return self._join_and_downgrade(update, owned)

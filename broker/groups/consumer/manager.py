@@ -103,7 +103,7 @@ class ConsumerGroupManager:
         if not request.member_id:
             request.member_id = random_uuid_text(self._random.getrandbits)
         member = self._find_member(group, request, records)
-        update = MemberUpdate(group, member, with_request(member, client, request), records)
+        update = MemberUpdate(group, member, with_request(member, client, request), records, client)
         reconciled = self._progress.advance(update, request.topic_partitions)
         self._timers.keep_session(group.group_id, reconciled.member_id)
         return made._replace(response=self._response(request, member, reconciled))

@@ -3,6 +3,7 @@
 All expressions of a group are resolved together, so that new topics cost one rebalance, and at most every REFRESH_MIN_INTERVAL_MS. A
 heartbeat starts that when an expression is new, when topics were created, and every `group.consumer.regex.refresh.interval.ms`. A LoopJob
 resolves one group after another, because a malicious expression takes 5 ms for each topic with the longest possible name.
+Only topics count that the client may describe whose request starts that: other members may get more, or fewer, as in Kafka.
 The matching topics are stored. If they changed, the group's epoch is bumped.
 
 Source: GroupMetadataManager.maybeUpdateRegularExpressions, refreshRegularExpressions and handleRegularExpressionsResult.
@@ -10,8 +11,8 @@ Source: GroupMetadataManager.maybeUpdateRegularExpressions, refreshRegularExpres
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from broker.groups.consumer.group import METADATA_REFRESH_INTERVAL_MS, ConsumerGroup, ResolvedRegularExpression
@@ -34,6 +35,13 @@ REFRESH_MIN_INTERVAL_MS = 10_000
 """REGEX_BATCH_REFRESH_MIN_INTERVAL_MS."""
 
 
+class _Due(NamedTuple):
+    """Expressions of a group, and which topics the client whose request has them resolved may describe; None: all."""
+
+    expressions: Sequence[str]
+    may_describe: Callable[[str], bool] | None
+
+
 class RegularExpressions:
     """The expressions of the groups of one shard. `writer` writes the resolved topics."""
 
@@ -52,7 +60,7 @@ class RegularExpressions:
         self._config = config
         self._writer = writer
         self._limited_log = limited_log
-        self._due: dict[str, list[str]] = {}  # the expressions of each group to resolve; the first group is being resolved
+        self._due: dict[str, _Due] = {}  # by group; the first one is being resolved
         self._job = LoopJob(clock, self._resolve_due)
 
     def on_unloaded(self) -> None:
@@ -68,7 +76,7 @@ class RegularExpressions:
         elif not group.regex_subscribers:
             return
         if group.group_id not in self._due and self._is_due(group, expressions := expressions_after(update), is_new=is_new):
-            self._due[group.group_id] = list(expressions)
+            self._due[group.group_id] = _Due(list(expressions), update.client.may_describe)
             self._job.resume()
 
     def _is_due(self, group: ConsumerGroup, expressions: Mapping[str, int], *, is_new: bool) -> bool:
@@ -91,19 +99,19 @@ class RegularExpressions:
 
     def _resolve_due(self) -> Generator[None, None, None]:
         while self._due:
-            group_id, expressions = next(iter(self._due.items()))
+            group_id, due = next(iter(self._due.items()))
             try:
-                resolved = yield from self._resolve(expressions)
+                resolved = yield from self._resolve(due)
             finally:
                 self._due.pop(group_id, None)
             self._store_resolved(group_id, resolved)
 
-    def _resolve(self, expressions: Sequence[str]) -> Generator[None, None, dict[str, ResolvedRegularExpression]]:
-        """Match the expressions with the present topics. An expression that does not compile here, but was accepted by another coordinator,
-        keeps its topics."""
+    def _resolve(self, due: _Due) -> Generator[None, None, dict[str, ResolvedRegularExpression]]:
+        """Match the expressions with the present topics that the client may describe. An expression that does not compile here, but was
+        accepted by another coordinator, keeps its topics."""
         names, version, timestamp_ms = list(self._topics.names()), self._topics.version, self._clock.now_ms()
         resolved = {}
-        for regex in expressions:
+        for regex in due.expressions:
             try:
                 pattern = SafePattern(regex, is_ascii=True)
             except PatternError as e:
@@ -112,7 +120,7 @@ class RegularExpressions:
             yield
             found = set()
             for name in names:
-                if pattern.matches(name):
+                if pattern.matches(name) and (due.may_describe is None or due.may_describe(name)):
                     found.add(name)
                 yield
             resolved[regex] = ResolvedRegularExpression(frozenset(found), version, timestamp_ms)

@@ -7,17 +7,19 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from broker.coordination.records import CoordinatorRecord
+from broker.groups.client_info import ClientInfo
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.member import ConsumerGroupMember
 
 
 class MemberUpdate(NamedTuple):
-    """The change of one member by one request. The steps of the request add to `records`."""
+    """The change of one member by one request of `client`. The steps of the request add to `records`."""
 
     group: ConsumerGroup
     before: ConsumerGroupMember
     after: ConsumerGroupMember
     records: list[CoordinatorRecord]
+    client: ClientInfo
 
     @property
     def is_known(self) -> bool:

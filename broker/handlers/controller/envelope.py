@@ -1,8 +1,9 @@
 """Envelope (key 58) on controller listeners. Serves v0.
 
 Behaviour:
-- A broker forwards a client's request to the controller. The request inside is handled as if the client had sent it here, and its response
-is returned inside the answer.
+- A broker forwards a client's request to the controller. The request inside is handled as if the client had sent it here, with the client's
+principal and address, and its response is returned inside the answer. Who sends the envelope needs CLUSTER_ACTION; it may say that it is
+anyone's.
 - A node that does not lead the metadata quorum answers the envelope with NOT_CONTROLLER, so that the broker asks another node.
 - A request that cannot be decoded, or of an unsupported version: UNSUPPORTED_VERSION, after which the broker closes its client's
 connection. A request that is not for controllers: INVALID_REQUEST.
@@ -61,19 +62,21 @@ def _facts(envelope: ConnectionFacts, request: EnvelopeRequest) -> ConnectionFac
     if family is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The client's address in the envelope is none.")
     facts = ConnectionFacts(envelope.connection_id, envelope.listener, socket.inet_ntop(family, request.client_host_address))
-    facts.principal = _principal(request.request_principal or b"")
+    told = _principal(request.request_principal or b"")
+    facts.principal = f"{told.type}:{told.name}"
+    facts.is_token_authenticated = told.token_authenticated
     facts.is_forwarded = True
     return facts
 
 
-def _principal(data: bytes) -> str:
+def _principal(data: bytes) -> DefaultPrincipalData:
     try:
         if int.from_bytes(data[:2]) != 0:
             raise DecodeError("unknown version")
         told, _ = codec.decode(DefaultPrincipalData, 0, data, 2)
     except DecodeError as error:
         raise KafkaError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from error
-    return f"{told.type}:{told.name}"
+    return told
 
 
 def _wanted(request_data: bytes) -> tuple[Api, int]:

@@ -6,6 +6,7 @@ Behaviour:
 - The answer has the committed state. A group of another type, and an unknown one, is GROUP_ID_NOT_FOUND with a message; the Java client
 then tries DescribeGroups.
 - A group named twice is answered twice, as by Kafka. Groups that do not fit into an answer's size are POLICY_VIOLATION.
+- GROUP_AUTHORIZATION_FAILED without DESCRIBE on a group; TOPIC_AUTHORIZATION_FAILED for it without DESCRIBE on a topic of its members.
 - UNSUPPORTED_VERSION for each group while the protocol is not served (see ConsumerGroupHeartbeat).
 
 Version notes:
@@ -17,11 +18,12 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from broker.handlers.groups.describe_groups import ALL_GROUP_OPERATIONS
 from broker.handlers.services import Handler, Services
 from broker.loop.turns import IDS_AT_ONCE, Work, at_once_or_in_turns, make_in_turns
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
+from broker.security.authorizer.access import Access
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -31,6 +33,7 @@ from protocol.messages.consumer_group_describe import (
 
 MEMBER_BYTES = 200  # of a member's ids and addresses in an answer, roughly
 TOPIC_BYTES = 40
+UNDESCRIBED_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 PARTITION_BYTES = 4
 
 
@@ -40,24 +43,48 @@ def build(services: Services) -> Handler:
     def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Any:
         if not coordinator.has_consumer_protocol:
             return error_response(request, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
-        return at_once_or_in_turns(_answer(request), IDS_AT_ONCE)
+        return at_once_or_in_turns(_answer(context.access, request), IDS_AT_ONCE)
 
-    def _answer(request: ConsumerGroupDescribeRequest) -> Work:
+    def _answer(access: Access, request: ConsumerGroupDescribeRequest) -> Work:
         groups: list[DescribedConsumerGroup] = []
         size = AnswerSize()
         for group_id in request.group_ids:
             try:
+                _check_group(access, group_id)
                 group = yield from coordinator.describe_consumer_group(group_id)
                 size.take(_size_bytes(group))
+                if not access.is_open:
+                    yield from _check_topics(access, group)
             except KafkaError as e:
                 group = _failed(group_id, e)
             if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
-                group.authorized_operations = ALL_GROUP_OPERATIONS
+                group.authorized_operations = access.authorized_operations(ResourceType.GROUP, group_id)
             groups.append(group)
             yield
         return ConsumerGroupDescribeResponse(groups=groups)
 
     return handle
+
+
+def _check_group(access: Access, group_id: str) -> None:
+    """Raises KafkaError GROUP_AUTHORIZATION_FAILED, without words, as Kafka."""
+    refusal = access.refusal(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
+    if refusal:
+        raise KafkaError(refusal)
+
+
+def _check_topics(access: Access, group: DescribedConsumerGroup) -> Generator[None, None, None]:
+    """Raises KafkaError TOPIC_AUTHORIZATION_FAILED for a group with members whose topics the client may not describe."""
+    asked: set[str] = set()
+    for member in group.members:
+        for assignment in (member.assignment, member.target_assignment):
+            for topic in assignment.topic_partitions:
+                if topic.topic_name in asked:
+                    continue
+                asked.add(topic.topic_name)
+                if not access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.topic_name):
+                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, UNDESCRIBED_TOPICS)
+                yield
 
 
 def error_response(request: ConsumerGroupDescribeRequest, error: KafkaError) -> Any:

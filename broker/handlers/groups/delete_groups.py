@@ -4,7 +4,8 @@ Serves v0–v2.
 
 Behaviour:
 - Answered when the tombstones are committed in `__consumer_offsets`. A group that is named twice is answered once.
-- NON_EMPTY_GROUP while it has members; GROUP_ID_NOT_FOUND. Each group has its own error of the coordinator.
+- GROUP_AUTHORIZATION_FAILED without DELETE on the group; NON_EMPTY_GROUP while it has members; GROUP_ID_NOT_FOUND. Each group has its own
+  error of the coordinator.
 - The empty group id is treated like any other, as in Kafka.
 
 Version notes: v2 flexible.
@@ -23,6 +24,8 @@ from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
 from broker.loop.turns import IDS_AT_ONCE, Work, at_once_or_in_turns, make_in_turns
 from broker.network.context import RequestContext
+from broker.security.authorizer.access import Access
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import KafkaError
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -31,9 +34,9 @@ def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
     def handle(context: RequestContext, request: DeleteGroupsRequest) -> Any:
-        return at_once_or_in_turns(_answer(request), IDS_AT_ONCE)
+        return at_once_or_in_turns(_answer(context.access, request), IDS_AT_ONCE)
 
-    def _answer(request: DeleteGroupsRequest) -> Work:
+    def _answer(access: Access, request: DeleteGroupsRequest) -> Work:
         deletions = coordinator.deletions()
         response = DeleteGroupsResponse(results=[])
         written: list[tuple[DeletableGroupResult, Deferred]] = []
@@ -41,6 +44,7 @@ def build(services: Services) -> Handler:
             result = DeletableGroupResult(group_id=group_id)
             response.results.append(result)
             try:
+                access.require(AclOperation.DELETE, ResourceType.GROUP, group_id)
                 written.append((result, (yield from deletions.delete_group(group_id))))
             except KafkaError as error:
                 result.error_code = error.code

@@ -4,11 +4,11 @@ Serves v0–v6.
 
 Behaviour:
 - Only a stable group has metadata and a protocol: before, no protocol is chosen.
-- A group that does not exist is in state Dead.
+- A group that does not exist is in state Dead. GROUP_AUTHORIZATION_FAILED without DESCRIBE on it.
 - A group named twice is answered twice, as by Kafka. Groups that do not fit into an answer's size are POLICY_VIOLATION.
 
 Version notes:
-- v3: authorized_operations, if requested: all operations, because there is no authorizer. v4: static members.
+- v3: authorized_operations, if requested. v4: static members.
 - v6: a group that does not exist is GROUP_ID_NOT_FOUND as well, with a message (KIP-1043).
 
 Not done: groups of other types. They are answered as not found, as by Kafka.
@@ -26,6 +26,7 @@ from broker.handlers.services import Handler, Services
 from broker.loop.turns import IDS_AT_ONCE, Work, at_once_or_in_turns, make_in_turns
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_groups import (
     DescribedGroup,
@@ -36,8 +37,6 @@ from protocol.messages.describe_groups import (
 
 VERSION_GROUP_ID_NOT_FOUND = 6
 MEMBER_BYTES = 200  # of a member's ids and addresses in an answer, roughly
-ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS, by their AclOperation codes."""
 
 
 def build(services: Services) -> Handler:
@@ -47,19 +46,24 @@ def build(services: Services) -> Handler:
         return at_once_or_in_turns(_answer(context, request), IDS_AT_ONCE)
 
     def _answer(context: RequestContext, request: DescribeGroupsRequest) -> Work:
+        access = context.access
         answered: dict[str, tuple[DescribedGroup, int]] = {}
         groups = []
         size = AnswerSize()
         for group_id in request.groups:
             if group_id not in answered:
-                answered[group_id] = yield from _describe(coordinator, group_id, context.api_version)
+                refusal = access.refusal(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
+                if refusal:
+                    answered[group_id] = DescribedGroup(group_id=group_id, error_code=refusal), 0
+                else:
+                    answered[group_id] = yield from _describe(coordinator, group_id, context.api_version)
             group, size_bytes = answered[group_id]
             try:
                 size.take(size_bytes)
             except KafkaError as e:
                 group = DescribedGroup(group_id=group_id, error_code=e.code, error_message=e.message)
             if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
-                group.authorized_operations = ALL_GROUP_OPERATIONS
+                group.authorized_operations = access.authorized_operations(ResourceType.GROUP, group_id)
             groups.append(group)
             yield
         return DescribeGroupsResponse(groups=groups)

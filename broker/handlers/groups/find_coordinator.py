@@ -5,13 +5,12 @@ Serves v0–v6.
 Behaviour:
 - The leader of the group's partition of `__consumer_offsets`, or of the transactional id's of `__transaction_state`, at its address on the
 client's listener.
+- GROUP_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED without DESCRIBE on the key.
 - The topic is created at its first use. Until the partition has a leader, the answer is COORDINATOR_NOT_AVAILABLE, which clients retry.
 
 Version notes:
 - v1: key types. v4: several keys, each with its own answer (KIP-699).
 - v6: share groups; not served, so key type 2 is INVALID_REQUEST, as without a share coordinator in Kafka.
-
-Not done: authorisation.
 
 Source: KafkaApis.handleFindCoordinatorRequest, getCoordinator.
 """
@@ -25,12 +24,18 @@ from broker.handlers.services import Handler, Services
 from broker.loop.turns import IDS_AT_ONCE, Work, at_once_or_in_turns, make_in_turns
 from broker.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from broker.network.context import RequestContext
+from broker.security.authorizer.access import AUTHORIZATION_MESSAGES
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 VERSION_BATCH = 4
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
+
+
+RESOURCES = {GROUP_KEY_TYPE: ResourceType.GROUP, TRANSACTION_KEY_TYPE: ResourceType.TRANSACTIONAL_ID}
+"""What needs DESCRIBE, by key type."""
 
 
 class _Found(NamedTuple):
@@ -76,6 +81,9 @@ def build(services: Services) -> Handler:
     def _find(context: RequestContext, key_type: int, key: str) -> _Found:
         if key_type not in coordinators:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Coordinators of type {key_type} are not supported.")
+        refusal = context.access.refusal(AclOperation.DESCRIBE, RESOURCES[key_type], key)
+        if refusal:
+            raise KafkaError(refusal, AUTHORIZATION_MESSAGES[refusal] if context.api_version < VERSION_BATCH else None)
         name, partition_for = coordinators[key_type]
         if metadata.find_topic(name) is None:
             controller.ensure_internal_topic(name)

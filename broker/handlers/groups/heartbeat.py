@@ -17,6 +17,7 @@ from __future__ import annotations
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
 from broker.network.context import RequestContext
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import KafkaError
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -25,6 +26,7 @@ def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
     def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Deferred:
+        context.access.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
         try:
             return coordinator.heartbeat(request)
         except KafkaError as e:

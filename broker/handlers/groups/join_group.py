@@ -19,11 +19,12 @@ Version notes:
 
 from __future__ import annotations
 
-from broker.groups.client_info import ClientInfo
 from broker.groups.replies import mapped
+from broker.handlers.groups.consumer_group_heartbeat import client_info
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
 from broker.network.context import RequestContext
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import KafkaError
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -34,8 +35,11 @@ def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
     def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
+        refusal = context.access.refusal(AclOperation.READ, ResourceType.GROUP, request.group_id)
+        if refusal:
+            return _for_version(JoinGroupResponse(error_code=refusal), context.api_version)
         try:
-            reply = coordinator.join(ClientInfo(context.api_version, context.client_id, context.connection.client_host), request)
+            reply = coordinator.join(client_info(context), request)
         except KafkaError as e:
             return _for_version(JoinGroupResponse(error_code=e.code, member_id=request.member_id), context.api_version)
         return mapped(reply, lambda response: _for_version(response, context.api_version))

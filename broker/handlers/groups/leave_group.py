@@ -22,6 +22,7 @@ from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
 from broker.loop.turns import ELEMENTS_AT_ONCE, Work
 from broker.network.context import RequestContext
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import KafkaError
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
@@ -32,6 +33,7 @@ def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
     def handle(context: RequestContext, request: LeaveGroupRequest) -> Any:
+        context.access.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
         is_batch = context.api_version >= VERSION_BATCH
         if not is_batch:
             request.members = [MemberIdentity(member_id=request.member_id)]

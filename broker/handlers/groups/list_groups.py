@@ -4,6 +4,7 @@ Serves v0–v5.
 
 Behaviour:
 - Every group whose partition of `__consumer_offsets` this broker leads; COORDINATOR_LOAD_IN_PROGRESS while one is loading.
+- Without DESCRIBE on the cluster, only groups that the client may DESCRIBE.
 - A group that only ever committed offsets has an empty protocol type.
 
 Version notes:
@@ -21,6 +22,8 @@ from broker.groups.descriptions import CLASSIC_TYPE, CONSUMER_TYPE, STATES, Grou
 from broker.handlers.services import Handler, Services
 from broker.loop.turns import ELEMENTS_AT_ONCE, Work, at_once_or_in_turns
 from broker.network.context import RequestContext
+from broker.security.authorizer.access import Access
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import KafkaError
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -31,9 +34,9 @@ def build(services: Services) -> Handler:
     coordinator = services.group_coordinator
 
     def handle(context: RequestContext, request: ListGroupsRequest) -> Any:
-        return at_once_or_in_turns(_answer(request), ELEMENTS_AT_ONCE)
+        return at_once_or_in_turns(_answer(context.access, request), ELEMENTS_AT_ONCE)
 
-    def _answer(request: ListGroupsRequest) -> Work:
+    def _answer(access: Access, request: ListGroupsRequest) -> Work:
         states = _wanted(request.states_filter, STATES)
         types = _wanted(request.types_filter, TYPES)
         try:
@@ -43,8 +46,13 @@ def build(services: Services) -> Handler:
         if not types:
             return ListGroupsResponse()
         listed = []
+        is_everything_visible = access.allows_on_cluster(AclOperation.DESCRIBE, is_logged=False)
         for group in listings:
-            if group.group_type in types and group.state.lower() in states:
+            if (
+                group.group_type in types
+                and group.state.lower() in states
+                and (is_everything_visible or access.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id, is_logged=False))
+            ):
                 listed.append(_listed(group))
             yield
         return ListGroupsResponse(groups=listed)

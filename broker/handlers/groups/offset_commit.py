@@ -9,6 +9,7 @@ member's commit counts as a heartbeat.
 - A topic without partitions in the request is not in the answer, unless it does not exist; as in Kafka.
 - Many partitions are committed in turns, PARTITIONS_PER_BATCH at a time, and may each have an error of their own. A request whose records
 exceed the size of one batch is refused: UNKNOWN_SERVER_ERROR for each partition, as in Kafka, which writes one batch.
+- GROUP_AUTHORIZATION_FAILED without READ on the group; TOPIC_AUTHORIZATION_FAILED for partitions of a topic without READ on it.
 - Topics and partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION each; metadata longer than offset.metadata.max.bytes is
 OFFSET_METADATA_TOO_LARGE; the others are committed all the same. An error of the group is set for all other partitions.
 
@@ -30,6 +31,8 @@ from broker.loop.deferred import Deferred
 from broker.loop.turns import Work, at_once_or_in_turns, is_many, make_in_turns
 from broker.metadata.image import GROUP_METADATA_TOPIC, TopicImage
 from broker.network.context import RequestContext
+from broker.security.authorizer.access import Access
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_commit import (
@@ -63,11 +66,12 @@ class OffsetCommitHandler:
         self._is_compressed = services.config.offsets_topic_compression_codec != Compression.NONE
 
     def handle(self, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | Deferred | Work:
+        context.access.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
         if is_many((topic.partitions for topic in request.topics), PARTITIONS_PER_BATCH):
             return self._commit_in_turns(context, request)
         has_topics = bool(request.topics)
         ids: dict[str, bytes] | None = {} if context.api_version >= VERSION_TOPIC_IDS else None
-        unknown = self._take_unknown(request, ids)
+        unknown = self._take_unknown(request, ids, context.access)
         if has_topics and not request.topics:
             return _merged(OffsetCommitResponse(), unknown, ids)
         response = self._commit(context, request)
@@ -83,15 +87,20 @@ class OffsetCommitHandler:
         except KafkaError as e:
             return commit_error_response(request, e.code)
 
-    def _take_unknown(self, request: OffsetCommitRequest, ids: dict[str, bytes] | None) -> list[OffsetCommitResponseTopic]:
-        """Remove unknown topics and partitions from the request. Returns their answers. With `ids`, to which ids are added by name,
-        topics that the request gives by their ids get their names."""
+    def _take_unknown(self, request: OffsetCommitRequest, ids: dict[str, bytes] | None, access: Access) -> list[OffsetCommitResponseTopic]:
+        """Remove unknown topics and partitions from the request, and topics that the client may not READ. Returns their answers. With
+        `ids`, to which ids are added by name, topics that the request gives by their ids get their names."""
         unknown: list[OffsetCommitResponseTopic] = []
         for topic in request.topics:
             image = self._find(topic, uses_ids=ids is not None)
             if image is not None and ids is not None:
                 topic.name = image.name
                 ids[image.name] = image.topic_id
+            if (image is not None or ids is None) and not access.allows(AclOperation.READ, ResourceType.TOPIC, topic.name):
+                indexes = [partition.partition_index for partition in topic.partitions]
+                unknown.append(_failed(topic, indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                topic.partitions = []
+                continue
             count = 0 if image is None else len(image.partitions)
             missing = [partition for partition in topic.partitions if not 0 <= partition.partition_index < count]
             if missing or image is None:
@@ -115,12 +124,12 @@ class OffsetCommitHandler:
         answer = _Answer(ids)
         for batch in _batches(request):
             if refusal is None:
-                unknown = self._take_unknown(batch, ids)
+                unknown = self._take_unknown(batch, ids, context.access)
                 outcome = self._commit(context, batch) if batch.topics else OffsetCommitResponse()
                 answer.extend(unknown)
                 answer.extend(((yield outcome) if isinstance(outcome, Deferred) else outcome).topics)
             else:
-                answer.extend(self._take_unknown(batch, ids))
+                answer.extend(self._take_unknown(batch, ids, context.access))
                 answer.extend(commit_error_response(batch, refusal).topics)
             yield
         return answer.response

@@ -2,6 +2,7 @@
 
 Behaviour:
 - Answered when the tombstones are committed in `__consumer_offsets`; a missing offset is not an error.
+- GROUP_AUTHORIZATION_FAILED without DELETE on the group; TOPIC_AUTHORIZATION_FAILED for partitions of a topic without READ on it.
 - UNKNOWN_TOPIC_OR_PARTITION and GROUP_SUBSCRIBED_TO_TOPIC for a partition; for the whole request INVALID_GROUP_ID, GROUP_ID_NOT_FOUND,
 NON_EMPTY_GROUP (members that are not consumers), or an error of the coordinator.
 - A topic without partitions in the request is not in the answer, unless it does not exist; as in Kafka.
@@ -21,6 +22,8 @@ from broker.loop.deferred import Deferred
 from broker.loop.turns import ELEMENTS_AT_ONCE, Work, at_once_or_in_turns
 from broker.metadata.metadata_cache import MetadataCache
 from broker.network.context import RequestContext
+from broker.security.authorizer.access import Access
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -36,12 +39,13 @@ def build(services: Services) -> Handler:
     metadata = services.metadata
 
     def handle(context: RequestContext, request: OffsetDeleteRequest) -> Any:
-        return at_once_or_in_turns(_answer(request), ELEMENTS_AT_ONCE)
+        context.access.require(AclOperation.DELETE, ResourceType.GROUP, request.group_id)
+        return at_once_or_in_turns(_answer(context.access, request), ELEMENTS_AT_ONCE)
 
-    def _answer(request: OffsetDeleteRequest) -> Work:
+    def _answer(access: Access, request: OffsetDeleteRequest) -> Work:
         if not request.group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        unknown, known = yield from _divided(metadata, request.topics)
+        unknown, known = yield from _divided(metadata, access, request.topics)
         deletions = coordinator.deletions()
         written: list[Deferred] = []
         batch: list[tuple[str, OffsetDeleteResponsePartition]] = []
@@ -67,13 +71,15 @@ def build(services: Services) -> Handler:
 
 
 def _divided(
-    metadata: MetadataCache, topics: list[OffsetDeleteRequestTopic]
+    metadata: MetadataCache, access: Access, topics: list[OffsetDeleteRequestTopic]
 ) -> Generator[None, None, tuple[dict[str, OffsetDeleteResponseTopic], list[OffsetDeleteResponseTopic]]]:
-    """Returns the answers for unknown topics and partitions, by topic, and those for existing ones."""
+    """Returns the answers for unknown topics and partitions, and for topics that the client may not READ, by topic; and those for existing
+    ones."""
     unknown: dict[str, OffsetDeleteResponseTopic] = {}
     known: list[OffsetDeleteResponseTopic] = []
     for topic in topics:
-        image = metadata.find_topic(topic.name)
+        refusal = access.refusal(AclOperation.READ, ResourceType.TOPIC, topic.name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        image = metadata.find_topic(topic.name) if refusal is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else None
         count = 0 if image is None else len(image.partitions)
         found = OffsetDeleteResponseTopic(name=topic.name, partitions=[])
         missing: list[OffsetDeleteResponsePartition] = []
@@ -82,7 +88,7 @@ def _divided(
             if 0 <= asked.partition_index < count:
                 found.partitions.append(answer)
             else:
-                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                answer.error_code = refusal
                 missing.append(answer)
             yield
         if missing or image is None:

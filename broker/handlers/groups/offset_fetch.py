@@ -4,6 +4,8 @@ Serves v1–v10.
 
 Behaviour:
 - A partition without a committed offset, in a group known or unknown, is offset -1 with no error. Null topics means all.
+- GROUP_AUTHORIZATION_FAILED for a group without DESCRIBE on it. Without DESCRIBE on a topic: TOPIC_AUTHORIZATION_FAILED for each of its
+  partitions, or where all topics are asked for, the topic is left out.
 - Only committed records are read. require_stable waits until all earlier appends are committed, and answers UNSTABLE_OFFSET_COMMIT for
 offsets of an open transaction (KIP-447).
 - A group named twice is answered twice, as by Kafka. A group whose offsets do not fit into an answer's size is POLICY_VIOLATION.
@@ -28,6 +30,8 @@ from broker.loop.turns import IDS_AT_ONCE, Work, at_once_or_in_turns, make_in_tu
 from broker.metadata.metadata_cache import MetadataCache
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
+from broker.security.authorizer.access import Access
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -40,6 +44,7 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from protocol.uuids import ZERO_UUID
 
 UNKNOWN_PARTITION_BYTES = 30
 VERSION_GROUPS = 8
@@ -55,6 +60,7 @@ def build(services: Services) -> Handler:
         return at_once_or_in_turns(_answer(context, request), IDS_AT_ONCE)
 
     def _answer(context: RequestContext, request: OffsetFetchRequest) -> Work:
+        access = context.access
         is_batch = context.api_version >= VERSION_GROUPS
         groups = request.groups if is_batch else [_single_group(request)]
         answers: list[OffsetFetchResponseGroup] = []
@@ -63,7 +69,13 @@ def build(services: Services) -> Handler:
         uses_ids = context.api_version >= VERSION_TOPIC_IDS
         for group in groups:
             try:
-                answers.append((yield from (_read_by_ids(services.metadata, reads, group, size) if uses_ids else reads.read(group))))
+                access.require(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
+                if uses_ids:
+                    answers.append((yield from _read_by_ids(services.metadata, access, reads, group, size)))
+                elif access.is_open:
+                    answers.append((yield from reads.read(group)))
+                else:
+                    answers.append((yield from _read_by_names(access, reads, group, size)))
             except KafkaError as e:
                 answers.append(_failed(group, e))  # not e: its traceback holds this frame, a cycle
             yield
@@ -73,7 +85,7 @@ def build(services: Services) -> Handler:
 
 
 def _read_by_ids(
-    metadata: MetadataCache, reads: OffsetReads, group: OffsetFetchRequestGroup, size: AnswerSize
+    metadata: MetadataCache, access: Access, reads: OffsetReads, group: OffsetFetchRequestGroup, size: AnswerSize
 ) -> Generator[Any, Any, OffsetFetchResponseGroup]:
     """As OffsetReads.read, for topics given by their ids."""
     known: list[OffsetFetchRequestTopics] | None = None
@@ -82,19 +94,20 @@ def _read_by_ids(
         known = []
         for topic in group.topics:
             image = metadata.find_topic_by_id(topic.topic_id)
-            if image is not None:
+            error = ErrorCode.UNKNOWN_TOPIC_ID if image is None else access.refusal(AclOperation.DESCRIBE, ResourceType.TOPIC, image.name)
+            if image is not None and not error:
                 topic.name = image.name
                 known.append(topic)
             else:
                 size.take(UNKNOWN_PARTITION_BYTES * len(topic.partition_indexes))
-                failed.append((yield from _unknown_topic(topic)))
+                failed.append((yield from _failed_topic(topic.name, topic.topic_id, topic.partition_indexes, error)))
             yield
     named = OffsetFetchRequestGroup(group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=known)
     answer = yield from reads.read(named)
     answered: list[OffsetFetchResponseTopics] = []
     for found in answer.topics:
         image = metadata.find_topic(found.name)
-        if image is not None:
+        if image is not None and (known is not None or access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, found.name)):
             found.topic_id = image.topic_id
             answered.append(found)
         yield
@@ -102,11 +115,41 @@ def _read_by_ids(
     return answer
 
 
-def _unknown_topic(topic: OffsetFetchRequestTopics) -> Generator[None, None, OffsetFetchResponseTopics]:
-    def failed(index: int) -> OffsetFetchResponsePartitions:
-        return OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+def _read_by_names(
+    access: Access, reads: OffsetReads, group: OffsetFetchRequestGroup, size: AnswerSize
+) -> Generator[Any, Any, OffsetFetchResponseGroup]:
+    """As OffsetReads.read, for topics that the client may DESCRIBE."""
+    if group.topics is None:
+        answer = yield from reads.read(group)
+        allowed: list[OffsetFetchResponseTopics] = []
+        for found in answer.topics:
+            if access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, found.name):
+                allowed.append(found)
+            yield
+        answer.topics = allowed
+        return answer
+    known: list[OffsetFetchRequestTopics] = []
+    failed: list[OffsetFetchResponseTopics] = []
+    for topic in group.topics:
+        refusal = access.refusal(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        if refusal:
+            size.take((UNKNOWN_PARTITION_BYTES * len(topic.partition_indexes)) + len(topic.name))
+            failed.append((yield from _failed_topic(topic.name, ZERO_UUID, topic.partition_indexes, refusal)))
+        else:
+            known.append(topic)
+        yield
+    named = OffsetFetchRequestGroup(group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=known)
+    answer = yield from reads.read(named)
+    answer.topics += failed
+    return answer
 
-    return OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=(yield from make_in_turns(failed, topic.partition_indexes)))
+
+def _failed_topic(name: str, topic_id: bytes, indexes: list[int], error: ErrorCode) -> Generator[None, None, OffsetFetchResponseTopics]:
+    def failed(index: int) -> OffsetFetchResponsePartitions:
+        return OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, error_code=error)
+
+    partitions = yield from make_in_turns(failed, indexes)
+    return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
 
 
 def _response(

@@ -18,6 +18,7 @@ from __future__ import annotations
 from broker.handlers.services import Handler, Services
 from broker.loop.deferred import Deferred
 from broker.network.context import RequestContext
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -31,6 +32,7 @@ def build(services: Services) -> Handler:
         is_protocol_given = request.protocol_type is not None and request.protocol_name is not None
         if context.api_version >= VERSION_PROTOCOL_REQUIRED and not is_protocol_given:
             return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        context.access.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
         try:
             return coordinator.sync(request)
         except KafkaError as e:

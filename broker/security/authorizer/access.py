@@ -61,6 +61,15 @@ REFUSALS: dict[int, ErrorCode] = {
 }
 """The error of a denial, by what the right is on."""
 
+AUTHORIZATION_MESSAGES: dict[ErrorCode, str] = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "Delegation Token authorization failed.",
+}
+"""Kafka's words for them, where an answer has room for words (org.apache.kafka.common.protocol.Errors)."""
+
 HOSTS_KEPT = 4096
 
 
@@ -108,7 +117,8 @@ class Access:
     def require(self, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
         """Raises KafkaError: the error of a denial."""
         if not self.allows(operation, resource_type, name):
-            raise KafkaError(REFUSALS[resource_type])
+            code = REFUSALS[resource_type]
+            raise KafkaError(code, AUTHORIZATION_MESSAGES[code])
 
     def require_on_cluster(self, operations: tuple[AclOperation, ...]) -> None:
         """Raises KafkaError CLUSTER_AUTHORIZATION_FAILED unless the client has one of these rights on the cluster. The denial of the last

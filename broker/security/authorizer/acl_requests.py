@@ -5,7 +5,7 @@ Source: CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest, DescribeAclsR
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import NoReturn
 
 from broker.security.authorizer.acl import Acl, AclFilter
@@ -54,11 +54,14 @@ def _refuse_unknown() -> NoReturn:
     raise KafkaError(ErrorCode.INVALID_REQUEST, "The request contains UNKNOWN elements.")
 
 
-def described(store: AclStore, acl_filter: AclFilter) -> list[DescribeAclsResource]:
-    """Returns the ACLs that the filter selects, by resource pattern, each rule once."""
+def described(store: AclStore, acl_filter: AclFilter) -> Generator[None, None, list[DescribeAclsResource]]:
+    """Returns the ACLs that the filter selects, by resource pattern, each rule once: those that there are now. Yields after each ACL that
+    it has looked at, so that other work may have its turn."""
     by_pattern: dict[tuple[int, str, int], dict[Acl, None]] = {}
-    for _, acl in store.find(acl_filter):
-        by_pattern.setdefault(acl[:3], {})[acl] = None
+    for acl in store.candidates(acl_filter):
+        if acl_filter.matches(acl):
+            by_pattern.setdefault(acl[:3], {})[acl] = None
+        yield
     return [
         DescribeAclsResource(
             resource_type=resource_type,

@@ -48,6 +48,11 @@ class AclStore:
         """Whether the same rule exists, under whatever id."""
         return acl in self.index
 
+    def candidates(self, acl_filter: AclFilter) -> list[Acl]:
+        """Returns ACLs among which are all that the filter selects now."""
+        candidates = self.index.candidates(acl_filter)
+        return list(self._by_id.values()) if candidates is None else [acl for _, acl in candidates]
+
     def find(self, acl_filter: AclFilter) -> Iterator[tuple[bytes, Acl]]:
         """Yields id and ACL of all that the filter selects. The ACLs must not change meanwhile."""
         candidates = self.index.candidates(acl_filter)

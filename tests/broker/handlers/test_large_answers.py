@@ -34,7 +34,7 @@ class ManyMoves:
     """A controller with many partitions that move."""
 
     async def list_partition_reassignments(
-        self, request: ListPartitionReassignmentsRequest, client: RequestContext | None = None
+        self, request: ListPartitionReassignmentsRequest, client: RequestContext
     ) -> ListPartitionReassignmentsResponse:
         moves = [OngoingPartitionReassignment(partition_index=index) for index in range(MOVES_COUNT)]
         return ListPartitionReassignmentsResponse(topics=[OngoingTopicReassignment(name="t", partitions=moves)])

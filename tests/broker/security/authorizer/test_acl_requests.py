@@ -6,6 +6,7 @@ from broker.security.authorizer.acl_requests import acl_of, described, filter_of
 from protocol.messages.create_acls import AclCreation
 from protocol.messages.describe_acls import DescribeAclsRequest
 from tests.broker.security.authorizer.room import ALL, ALLOW, DENY, GROUP, LITERAL, PREFIXED, READ, TOPIC, store_of
+from tests.support.turns import run
 
 ACL = Acl(TOPIC, "topic-1", LITERAL, "User:user", "10.0.0.1", ALL, ALLOW)
 
@@ -49,7 +50,7 @@ def test_fields_of_a_request_are_those_of_the_filter() -> None:
 def test_description_is_by_pattern_and_has_each_rule_once() -> None:
     store = store_of([ACL, ACL._replace(operation=READ), ACL._replace(resource_type=GROUP, permission_type=DENY), ACL])
 
-    topic, group = described(store, AclFilter())
+    (topic, group), _ = run(described(store, AclFilter()))
 
     assert (topic.resource_type, topic.resource_name, topic.pattern_type) == (TOPIC, "topic-1", LITERAL)
     assert [(acl.principal, acl.host, acl.operation, acl.permission_type) for acl in topic.acls] == [
@@ -57,4 +58,4 @@ def test_description_is_by_pattern_and_has_each_rule_once() -> None:
         ("User:user", "10.0.0.1", READ, ALLOW),
     ]
     assert (group.resource_type, len(group.acls)) == (GROUP, 1)
-    assert described(store, AclFilter(operation=16)) == []
+    assert run(described(store, AclFilter(operation=16)))[0] == []
