@@ -55,11 +55,6 @@ preallocate  Whether a new segment's file is allocated at its full size
 controller.quorum.append.linger.ms  How long the quorum's leader gathers records before it flushes them
 = the system sizes the buffer
 replica.socket.receive.buffer.bytes  Socket receive buffer of replication
-= quotas are not supported yet
-controller.quota.window.num  Samples kept for the quota on topic changes
-controller.quota.window.size.seconds  Seconds per sample of the quota on topic changes
-quota.window.num  Samples kept for client quotas
-quota.window.size.seconds  Seconds per sample of client quotas
 = transactional ids are loaded in small pieces, between which requests are served
 transaction.state.log.load.buffer.size  Bytes read at a time when transactions are loaded
 = authentication is not supported yet
@@ -135,6 +130,8 @@ controller.quorum.fetch.timeout.ms  Time without a fetch from the leader before 
 controller.quorum.request.timeout.ms  Longest wait for an answer within the quorum.
 controller.quorum.retry.backoff.ms  Wait before a request within the quorum is retried.
 controller.quorum.voters  The quorum's members as id@host:port.
+controller.quota.window.num  Windows over which a client may save the partitions that its controller_mutation_rate allows.
+controller.quota.window.size.seconds  Seconds of such a window.
 controller.socket.timeout.ms  Longest wait for an answer from the controller.
 cordoned.log.dirs  Log directories that get no new partitions, `*` for all; what is in them stays.
 create.topic.policy.class.name  A Java class that may refuse topics; setting it stops the start, for it cannot be loaded.
@@ -227,6 +224,8 @@ offsets.topic.segment.bytes  Segment size of __consumer_offsets; at least 104857
 process.roles  What this node is: broker, controller, or both.
 producer.id.expiration.check.interval.ms  Time between checks for expired producer ids.
 producer.id.expiration.ms  How long a partition remembers an idle producer.
+quota.window.num  Windows over which the rates of client quotas are averaged.
+quota.window.size.seconds  Seconds of such a window.
 queued.max.request.bytes  Bytes of requests held at once, over all connections; -1 leaves it to barnabas.queued.max.request.bytes.
 remote.log.storage.system.enable  Tiered storage; setting it stops the start, for it is not supported.
 remote.storage.enable  Tiered storage of a topic; setting it is refused, for it is not supported.

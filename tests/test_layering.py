@@ -182,7 +182,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.observability.metrics",
         "protocol",
     ),
-    "broker.server.node": ("broker.descriptors", "broker.platform", *FACTS, "protocol", "config"),
+    "broker.server.node": ("broker.descriptors", "broker.platform", "broker.security.quotas.quota_managers", *FACTS, "protocol", "config"),
     "broker.server.quorum_server": (
         "broker.cluster",
         "broker.controller",
@@ -194,6 +194,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.security.authorizer",
         "broker.server.formatting",
         "broker.server.node",
+        "broker.server.quota_keeper",
         *FACTS,
         "protocol",
         "config",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from broker.quorum.quorum import Quorum
     from broker.replication.replica_manager import ReplicaManager
     from broker.security.authorizer.standard_authorizer import StandardAuthorizer
+    from broker.security.quotas.quota_managers import QuotaManagers
     from broker.telemetry.client_metrics import ClientMetricsManager
     from broker.transactions.coordinator import TransactionCoordinator
     from broker.transactions.partition_additions import PartitionAdditions
@@ -75,6 +76,8 @@ class Services(NamedTuple):
     """What asks the coordinators of transactions; None (some tests): no transactions are served."""
     authorizer: StandardAuthorizer | None = None
     """None: there is no authorizer, and everything is allowed."""
+    quotas: QuotaManagers | None = None
+    """None (some tests): no client is limited."""
 
 
 class ControllerServices(NamedTuple):
@@ -95,4 +98,6 @@ class ControllerServices(NamedTuple):
     """The quorum's leader and kraft.version."""
     config: ServerConfig
     authorizer: StandardAuthorizer | None = None
+    """As that of Services."""
+    quotas: QuotaManagers | None = None
     """As that of Services."""

@@ -113,6 +113,7 @@ class ClientServer:
             transaction_coordinator=transactions.coordinator,
             partition_additions=transactions.additions,
             authorizer=self._quorum.authorizer,
+            quotas=node.quotas,
         )
         self._apis = KafkaApis(services, node.turns)
         node.on_stop(self._apis.close)

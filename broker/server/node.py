@@ -15,6 +15,7 @@ from broker.descriptors import divide_descriptors
 from broker.loop.turns import Turns
 from broker.observability.metrics import Metrics
 from broker.platform import Platform
+from broker.security.quotas.quota_managers import QuotaManagers
 from config.server import ServerConfig
 
 log = logging.getLogger("barnabas.server")
@@ -40,6 +41,13 @@ class Node:
         self.random = random.Random(int.from_bytes(platform.entropy(16)))
         self.descriptors = divide_descriptors(platform.descriptors_max)
         self.metrics = Metrics()
+        self.quotas = QuotaManagers(
+            window_ms=config.quota_window_size_seconds * 1000,
+            windows_count=config.quota_window_num,
+            controller_window_ms=config.controller_quota_window_size_seconds * 1000,
+            controller_windows_count=config.controller_quota_window_num,
+            inter_broker_listener=config.inter_broker_listener_name,
+        )
         self.turns = Turns(self.loop.call_soon, self.clock.monotonic_us)
         self.stop_reason = ""  # set when the node is asked to stop
         self._stopped: asyncio.Future[int] = self.loop.create_future()

@@ -33,6 +33,7 @@ from broker.security.authorizer.settings import is_allowed_without_acls, super_u
 from broker.security.authorizer.standard_authorizer import StandardAuthorizer
 from broker.server.formatting import new_id
 from broker.server.node import Node, StartError
+from broker.server.quota_keeper import QuotaKeeper
 from config.server import STANDARD_AUTHORIZER
 from protocol.apis import ListenerKind
 
@@ -68,6 +69,10 @@ class QuorumServer:
         self._apis: KafkaApis | None = None
         self.metadata = metadata = MetadataCache(ClusterState(), cluster_id=node.cluster_id, node_id=node.node_id, config=config)
         self.authorizer = self._make_authorizer()
+        quotas = QuotaKeeper(node.quotas, metadata.state, node.clock)
+        metadata.subscribe(quotas.on_metadata_delta)
+        node.metrics.add_collector(quotas.samples)
+        node.on_stop(quotas.close)
         peers = None if links is None else links.quorum_peers()
         quorum = open_quorum(
             Path(config.metadata_log_dir),
@@ -199,6 +204,7 @@ class QuorumServer:
                 quorum,
                 config,
                 self.authorizer,
+                node.quotas,
             )
             self._apis = KafkaApis(services, node.turns, ListenerKind.CONTROLLER)
             node.on_stop(self._apis.close)

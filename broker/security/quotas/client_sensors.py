@@ -8,7 +8,6 @@ Source: org.apache.kafka.server.quota.ClientQuotaManager, SensorAccess, ClientSe
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
@@ -120,4 +119,6 @@ class ClientSensors(Generic[Meter]):
 def _shortened(name: str) -> str:
     if len(name) <= NAME_SIZE_MAX:
         return name
+    import hashlib  # late: hardly any client has such a name
+
     return f"{name[:NAME_SIZE_MAX]}...{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()}"

@@ -47,6 +47,8 @@ class QuotaManagers:
         self.connection_rates = ConnectionRates(
             window_ms=window_ms, windows_count=windows_count, inter_broker_listener=inter_broker_listener
         )
+        self.is_enabled = False
+        """Whether the requests of any client are limited. Test it before all else, once a request."""
         self._by_key: dict[str, ClientSensors[Any]] = {
             PRODUCER_BYTE_RATE: self.produce,
             CONSUMER_BYTE_RATE: self.fetch,
@@ -71,6 +73,7 @@ class QuotaManagers:
         if manager is None or scope == QuotaScope(ABSENT, ABSENT):
             return False
         manager.set_limit(scope, limit)
+        self.is_enabled = any(each.is_enabled for each in self._by_key.values())
         return True
 
     def follow(self, changed: Iterable[ClientQuota], quotas: ClientQuotas) -> list[ClientQuota]:
@@ -85,5 +88,7 @@ class QuotaManagers:
 
     def metrics(self, now_ms: int) -> Iterator[QuotaMetric]:
         """Yields all metrics of quotas."""
-        for each in (self.produce, self.fetch, self.request, self.controller_mutation, self.connection_rates):
+        for each in (self.produce, self.fetch, self.request, self.controller_mutation):
             yield from each.metrics(now_ms)
+        if self.connection_rates.is_enabled:
+            yield from self.connection_rates.metrics(now_ms)
