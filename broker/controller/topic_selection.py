@@ -38,14 +38,17 @@ def check_partitions_count(topics: Iterable[Any]) -> None:
 def topics_to_delete(
     state: ClusterState, request: DeleteTopicsRequest, access: Access, results: list[DeletableTopicResult]
 ) -> Steps[dict[bytes, str]]:
-    """Returns the topics that the request names, by id. Wrong names and ids, and topics that the client may not delete, are answered in
-    `results`: without a name, or an id, that the client may not describe."""
+    """Returns the topics that the request names, by id; one may be deleted between two steps. Wrong names and ids, and topics that the
+    client may not delete, are answered in `results`: without a name, or an id, that the client may not describe."""
 
     def refuse(name: str | None, topic_id: bytes, code: ErrorCode, why: str) -> None:
         results.append(failed_deletion(name, topic_id, code, why))
 
+    pace = Pace()
     names, ids = list(request.topic_names), []
     for topic in request.topics:
+        if pace.is_due():
+            yield []
         if topic.name is not None and topic.topic_id != ZERO_UUID:
             refuse(topic.name, topic.topic_id, ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
         elif topic.name is not None:
@@ -63,6 +66,8 @@ def topics_to_delete(
     rights = _DeletionRights(access)
     doomed: dict[bytes, str] = {}
     for topic_id in ids:
+        if pace.is_due():
+            yield []
         found = state.topics_by_id.get(topic_id)
         if topic_id in duplicate_ids:
             continue
@@ -74,9 +79,9 @@ def topics_to_delete(
             refuse(found.name if is_describable else None, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, NOT_AUTHORIZED)
         else:
             doomed[topic_id] = found.name
-        if rights.are_due():
-            yield []
     for name in names:
+        if pace.is_due():
+            yield []
         if name in duplicate_names:
             continue
         is_describable, is_deletable = rights.of(name)
@@ -93,8 +98,6 @@ def topics_to_delete(
             refuse(name, found.topic_id, ErrorCode.INVALID_REQUEST, why)
         else:
             doomed[found.topic_id] = name
-        if rights.are_due():
-            yield []
     return doomed
 
 
@@ -103,7 +106,6 @@ class _DeletionRights:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._pace = Pace()
         self._has_all = access.is_open or access.allows_on_cluster(AclOperation.DELETE, is_logged=False)
 
     def of(self, name: str) -> tuple[bool, bool]:
@@ -112,10 +114,6 @@ class _DeletionRights:
             return True, True
         allows = self._access.allows
         return allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name), allows(AclOperation.DELETE, ResourceType.TOPIC, name)
-
-    def are_due(self) -> bool:
-        """Whether so many were asked for that others are to have their turn."""
-        return not self._has_all and self._pace.is_due()
 
 
 def failed_deletion(name: str | None, topic_id: bytes, code: ErrorCode, message: str) -> DeletableTopicResult:

@@ -79,10 +79,12 @@ class ChangeLog:
 
     def topics_deleted(self, response: DeleteTopicsResponse, client: RequestContext | None) -> None:
         for result in response.responses:
+            if self._log.omits("topic not deleted" if result.error_code else "topic deleted"):
+                continue
             topic_id = uuid_to_text(result.topic_id) if any(result.topic_id) else None
             if result.error_code:
                 self._refused("topic not deleted", result.error_code, result.error_message, client, topic=result.name, id=topic_id)
-            elif not self._log.omits("topic deleted"):
+            else:
                 self._log.info("topic deleted", "topic deleted %s", Fields(topic=result.name, id=topic_id, **_client_fields(client)))
 
     def partitions_added(self, request: CreatePartitionsRequest, response: CreatePartitionsResponse, client: RequestContext | None) -> None:

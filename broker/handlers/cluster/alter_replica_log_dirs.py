@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.turns import Work, at_once_or_in_turns, in_turns_if_many
+from broker.loop.turns import Work, at_once_or_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.alter_replica_log_dirs import (
@@ -48,7 +48,7 @@ def build(services: Services) -> Handler:
     def _answer(request: AlterReplicaLogDirsRequest) -> Work:
         moves = replica_manager.moves
         answers = Answers()
-        for (topic, index), path in _wanted(request).items():
+        for (topic, index), path in (yield from _wanted(request)).items():
             _add(answers, topic, index, moves.alter(topic, index, path))
             yield
         return AlterReplicaLogDirsResponse(results=list(answers.values()))
@@ -57,16 +57,26 @@ def build(services: Services) -> Handler:
 
 
 def error_response(request: AlterReplicaLogDirsRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_refused(request, error.code))
+
+
+def _refused(request: AlterReplicaLogDirsRequest, code: ErrorCode) -> Work:
     answers = Answers()
-    for topic, index in _wanted(request):
-        _add(answers, topic, index, error.code)
-    results = list(answers.values())
-    return in_turns_if_many(AlterReplicaLogDirsResponse(results=results), (topic.partitions for topic in results))
+    for topic, index in (yield from _wanted(request)):
+        _add(answers, topic, index, code)
+        yield
+    return AlterReplicaLogDirsResponse(results=list(answers.values()))
 
 
-def _wanted(request: AlterReplicaLogDirsRequest) -> dict[tuple[str, int], str]:
-    """Returns the requested directory of each partition; if it is named twice, the last one."""
-    return {(topic.name, index): directory.path for directory in request.dirs for topic in directory.topics for index in topic.partitions}
+def _wanted(request: AlterReplicaLogDirsRequest) -> Work:
+    """Returns the requested directory of each topic and partition; if it is named twice, the last one."""
+    wanted: dict[tuple[str, int], str] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                wanted[topic.name, index] = directory.path
+                yield
+    return wanted
 
 
 def _add(answers: Answers, topic: str, index: int, code: ErrorCode) -> None:

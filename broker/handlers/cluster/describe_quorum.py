@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.handlers.services import Handler, Services
-from broker.loop.turns import in_turns_if_many
+from broker.loop.turns import Work, at_once_or_in_turns
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode
 from protocol.messages.describe_quorum import (
@@ -44,15 +44,19 @@ def asks_for_the_metadata_log(request: DescribeQuorumRequest) -> bool:
 
 def refused(request: DescribeQuorumRequest) -> Any:
     """The answer to any other request."""
+    return at_once_or_in_turns(_refused(request))
+
+
+def _refused(request: DescribeQuorumRequest) -> Work:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    topics = [
-        DescribeQuorumResponseTopicData(
-            topic_name=topic.topic_name,
-            partitions=[
+    response = DescribeQuorumResponse(error_message=None, topics=[])
+    for topic in request.topics:
+        answered = DescribeQuorumResponseTopicData(topic_name=topic.topic_name, partitions=[])
+        response.topics.append(answered)
+        for each in topic.partitions:
+            answered.partitions.append(
                 DescribeQuorumResponsePartitionData(partition_index=each.partition_index, error_code=code, error_message=None)
-                for each in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    return in_turns_if_many(DescribeQuorumResponse(error_message=None, topics=topics), (topic.partitions for topic in topics))
+            )
+            yield
+        yield
+    return response

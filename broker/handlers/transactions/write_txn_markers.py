@@ -121,7 +121,9 @@ def _response(results: Results) -> Work:
         answered = WritableTxnMarkerResult(producer_id=producer_id, topics=[])
         response.markers.append(answered)
         for name, errors in topics.items():
-            partitions = [WritableTxnMarkerPartitionResult(partition_index=index, error_code=error) for index, error in errors.items()]
-            answered.topics.append(WritableTxnMarkerTopicResult(name=name, partitions=partitions))
-            yield
+            outcome = WritableTxnMarkerTopicResult(name=name, partitions=[])
+            answered.topics.append(outcome)
+            for index, error in errors.items():
+                outcome.partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))
+                yield
     return response

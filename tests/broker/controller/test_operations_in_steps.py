@@ -55,6 +55,7 @@ OPERATIONS: dict[str, Callable[[Any], Steps[Any]]] = {
     "create": lambda controller: controller.topics.create_topics(creating(*NAMES)),
     "create, refused": lambda controller: controller.topics.create_topics(creating(*(f"/{name}" for name in NAMES))),
     "add partitions": lambda controller: controller.topics.create_partitions(adding(*NAMES)),
+    "delete, unknown": lambda controller: controller.topics.delete_topics(DeleteTopicsRequest(topic_names=NAMES), 5),
     "alter": lambda controller: controller.configs.incremental_alter_configs(altering(*NAMES)),
 }
 

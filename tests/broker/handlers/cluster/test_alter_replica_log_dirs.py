@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.handlers.cluster import alter_replica_log_dirs
+from broker.loop.turns import ELEMENTS_AT_ONCE
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -28,12 +29,13 @@ def test_a_request_of_very_many_partitions_goes_in_turns() -> None:
     response, pieces_count = run(handle(context(KEY, 2), many_topics()))
 
     assert len(response.results) == TOPICS
-    assert pieces_count >= TOPICS - alter_replica_log_dirs.MOVES_AT_ONCE
+    assert pieces_count >= 2 * TOPICS - alter_replica_log_dirs.MOVES_AT_ONCE  # each is noted, then begun
 
 
 def test_so_does_its_refusal() -> None:
     error = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
 
-    response, _ = run(alter_replica_log_dirs.error_response(many_topics(), error))
+    response, pieces_count = run(alter_replica_log_dirs.error_response(many_topics(), error))
 
+    assert pieces_count >= 2 * TOPICS - ELEMENTS_AT_ONCE
     assert {partition.error_code for topic in response.results for partition in topic.partitions} == {ErrorCode.REQUEST_TIMED_OUT}

@@ -223,3 +223,14 @@ def test_a_long_request_takes_turns(world: World) -> None:
     assert read(response, 2)[-1] == f"{2 * ELEMENTS_AT_ONCE - 1} a-0 NONE"
     assert world.partition("a").log.log_end_offset == 2 * ELEMENTS_AT_ONCE
     assert pieces_count > ELEMENTS_AT_ONCE
+
+
+def test_so_does_the_answer_about_one_topic_with_many_partitions(world: World) -> None:
+    count = 2 * ELEMENTS_AT_ONCE
+    asked = marker(1)
+    asked.topics = [WritableTxnMarkerTopic(name="none", partition_indexes=list(range(count)))]
+
+    response, pieces_count = run(handled(world, None, [asked], 2))
+
+    assert read(response, 2)[-1] == f"1 none-{count - 1} UNKNOWN_TOPIC_OR_PARTITION"
+    assert pieces_count > 3 * count - ELEMENTS_AT_ONCE  # each is noted, looked up and answered
