@@ -238,11 +238,9 @@ class TransactionCoordinatorShard:
         if isinstance(change, Need):
             self._with_producer_id(partial(self._maybe_abort, transactional_id, now_ms), lambda answer: None)
             return
+        what = "was open for" if now_ms > transaction.start_ms else "begins, by this broker's clock, after"
         self._limited_log.info(
-            "transaction timed out",
-            "transaction of %r is aborted: it was open for more than %d ms",
-            transactional_id,
-            transaction.timeout_ms,
+            "transaction timed out", "transaction of %r is aborted: it %s more than %d ms", transactional_id, what, transaction.timeout_ms
         )
         self._write_outcome(transactional_id, change, lambda answer: None, ProducerAnswer(ErrorCode.NONE))
 

@@ -92,7 +92,9 @@ class Transaction(NamedTuple):
         return self.producer_epoch >= LAST_CLIENT_EPOCH
 
     def is_timed_out(self, now_ms: int) -> bool:
-        return self.state is ONGOING and self.timeout_ms != NO_TIMEOUT_MS and self.start_ms + self.timeout_ms < now_ms
+        """Whether it is open for longer than its timeout. It also is if it begins later than a timeout from now: the clock was set back, or
+        that of the coordinator before was ahead. Otherwise nothing would end it, and its readers would wait, until the clock gets there."""
+        return self.state is ONGOING and self.timeout_ms != NO_TIMEOUT_MS and abs(now_ms - self.start_ms) > self.timeout_ms
 
     def has(self, topic: str, partition: int) -> bool:
         """Whether the partition is part of the transaction."""

@@ -31,6 +31,10 @@ KEPT: dict[int, tuple[type[World], str]] = {
         TransactionClusterWorld,
         "a broker that a power cut left without its metadata log did not follow the controller it remembered",
     ),
+    920076: (
+        TransactionClusterWorld,
+        "a transaction of a coordinator whose clock was half an hour ahead stayed open when another broker took over",
+    ),
 }
 """Seeds that found something once, and what. They stay even if a change of the harness makes other worlds of them."""
 

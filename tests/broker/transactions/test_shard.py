@@ -666,6 +666,17 @@ def test_timeout_counts_from_the_first_partition_over_a_load():
     assert room.state("t") == "CompleteAbort 1000:1"
 
 
+@pytest.mark.parametrize(("ahead_ms", "state"), [(TIMEOUT_MS, "Ongoing 1000:0 a-0"), (TIMEOUT_MS + 1, "CompleteAbort 1000:1")])
+def test_transaction_of_a_coordinator_whose_clock_was_far_ahead_is_aborted_too(ahead_ms: int, state: str):
+    room = begun()
+    room.clock.jump_wall(-ahead_ms)
+    room.elect()
+
+    room.sweep()
+
+    assert room.state("t") == state
+
+
 def test_timeout_leaves_alone_what_is_not_committed():
     room = begun()
     room.log.is_holding = True
