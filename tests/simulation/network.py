@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import zlib
 from collections import deque
 from collections.abc import Callable
+from ipaddress import IPv4Address
 from typing import Any
 
 from tests.simulation.loop import Life, SimulatedLoop, current_life
@@ -155,6 +157,11 @@ class SimulatedNetwork:
             transport.pump()
 
 
+def numeric(host: str) -> str:
+    """The address of a host, of 198.18.0.0/15 (RFC 2544): a peer's is never a name."""
+    return str(IPv4Address(0xC612_0000 | zlib.crc32(host.encode()) & 0x1_FFFF))
+
+
 class SimulatedTransport(asyncio.Transport):
     """One end of a connection. Writes what its protocol sends into the stream to `peer`, and delivers what the peer sent."""
 
@@ -185,7 +192,8 @@ class SimulatedTransport(asyncio.Transport):
     # -- asyncio's interface ---------------------------------------------------------------------------------------
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return {"peername": self.remote, "sockname": self.local}.get(name, default)
+        address = {"peername": self.remote, "sockname": self.local}.get(name)
+        return default if address is None else (numeric(address[0]), address[1])
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
