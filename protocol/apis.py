@@ -148,6 +148,8 @@ DECLARED: dict[int, Api] = {
         Api(47, "OffsetDelete", "groups", "offset_delete", (0, 0)),
         Api(48, "DescribeClientQuotas", "configs", "describe_client_quotas", (0, 1), flexible=1),
         Api(49, "AlterClientQuotas", "configs", "alter_client_quotas", (0, 1), flexible=1, listeners=BOTH),
+        Api(50, "DescribeUserScramCredentials", "security", "describe_user_scram_credentials", (0, 0), flexible=0),
+        Api(51, "AlterUserScramCredentials", "security", "alter_user_scram_credentials", (0, 0), flexible=0, listeners=BOTH),
         Api(52, "Vote", "controller", "vote", (0, 2), flexible=0, listeners=CONTROLLER),
         Api(53, "BeginQuorumEpoch", "controller", "begin_quorum_epoch", (0, 1), flexible=1, listeners=CONTROLLER),
         Api(54, "EndQuorumEpoch", "controller", "end_quorum_epoch", (0, 1), flexible=1, listeners=CONTROLLER),

@@ -161,6 +161,11 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - DeleteRecords does not wait for moves between log directories: a copy follows the log's start at once. Kafka's follows when it is its
   turn to be copied.
 
+### Credentials
+- Controllers do not serve DescribeUserScramCredentials. Kafka's declare it, and answer with UNKNOWN_SERVER_ERROR.
+- An empty salted password is UNACCEPTABLE_CREDENTIAL. Kafka answers UNKNOWN_SERVER_ERROR.
+- `barnabas format --add-scram` prints no salt and no key. Kafka's tool prints both.
+
 ### Configs
 - Of the broker configs that Kafka lets change while it runs, these take effect: defaults of topic configs, the replication throttles,
   `log.cleaner.…` except for the number of threads, `max.connections`, `max.connections.per.ip`, `num.replica.fetchers`,

@@ -99,7 +99,7 @@ class Field:
 class _Since:
     """What `since()` was told."""
 
-    __slots__ = ("default", "first_version", "ignorable", "is_compactable", "last_version", "nullable_since", "tag")
+    __slots__ = ("default", "first_version", "ignorable", "is_compactable", "is_secret", "last_version", "nullable_since", "tag")
 
     def __init__(
         self,
@@ -111,6 +111,7 @@ class _Since:
         tag: int | None,
         ignorable: bool,
         is_compactable: bool,
+        is_secret: bool,
     ) -> None:
         self.first_version = first_version
         self.default = default
@@ -119,6 +120,7 @@ class _Since:
         self.tag = tag
         self.ignorable = ignorable
         self.is_compactable = is_compactable
+        self.is_secret = is_secret
 
 
 def since(
@@ -131,13 +133,15 @@ def since(
     tag: int | None = None,
     ignorable: bool = False,
     compact: bool = True,
+    secret: bool = False,
 ) -> Any:
     """Says more about a field than its type and default.
 
     `version` and `until` are the first and the last version that carry it. A field annotated `| None` may be null on the wire from
     `nullable_since`. A field with a `tag` is a tagged field of a flexible version. Encoding a value other than the default in a version
     that does not carry it is an error unless the field is `ignorable`. `factory` is the struct class whose fresh instance is the default.
-    `compact=False` keeps the old length prefix in flexible versions (the request header's client id alone).
+    `compact=False` keeps the old length prefix in flexible versions (the request header's client id alone). `secret` hides the value in the
+    message's text.
     """
     if (default is _MISSING) == (factory is None):
         raise TypeError("a field takes either a default or a factory")
@@ -149,6 +153,7 @@ def since(
         tag=tag,
         ignorable=ignorable,
         is_compactable=compact,
+        is_secret=secret,
     )
 
 
@@ -202,6 +207,11 @@ class Schema:
     def defaults(self) -> dict[str, object]:
         return {name: value.default if isinstance(value, _Since) else value for name, (_, value) in self._declared.items()}
 
+    def is_secret(self, name: str) -> bool:
+        """Whether the field's value may be in no log and no traceback."""
+        declared = self._declared[name][1]
+        return isinstance(declared, _Since) and declared.is_secret
+
     def has_version(self, version: int) -> bool:
         return self.versions[0] <= version <= self.versions[1]
 
@@ -228,7 +238,9 @@ class Message:
         return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
+        is_secret = self.__schema__.is_secret
+        values = ", ".join(f"{name}={'[hidden]' if is_secret(name) else repr(getattr(self, name))}" for name in self.__slots__)
+        return f"{type(self).__name__}({values})"
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(since,))

@@ -27,6 +27,7 @@ def format_storage(arguments: list[str]) -> int:
         ignore_formatted=options.ignore_formatted,
         release_version=options.release_version,
         features=options.feature,
+        scram_users=options.add_scram,
         is_standalone=options.standalone,
         initial_controllers=options.initial_controllers,
         has_no_initial_controllers=options.no_initial_controllers,
@@ -62,6 +63,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--feature", "-f", action="append", default=[], metavar="NAME=LEVEL", help="the level of one feature; may be given many times"
+    )
+    parser.add_argument(
+        "--add-scram",
+        "-S",
+        action="append",
+        default=[],
+        metavar="CREDENTIAL",
+        help="a user's SCRAM credential: 'SCRAM-SHA-256=[name=alice,password=alice-secret]'; may be given many times",
     )
     controllers = parser.add_mutually_exclusive_group()
     controllers.add_argument("--standalone", "-s", action="store_true", help="this node begins as the only voter of its quorum")

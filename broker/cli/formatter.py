@@ -4,6 +4,8 @@ The options, the refusals, the lines that are printed and the files are those of
 has the features, and with dynamic voters the metadata directory has the snapshot 0-0 of the metadata log, with kraft.version and the
 voters. What is not here yet (broker/metadata/features.py) is left at level 0, also where a release of Kafka's would begin with more.
 
+SCRAM credentials (--add-scram) are among the first records of the cluster. Unlike Kafka's tool this one prints nothing of their keys.
+
 A node without a controller listener, as the shipped configuration is, is its own quorum: it needs none of the options, and takes
 --standalone for what it is anyway.
 
@@ -24,6 +26,7 @@ from broker.metadata.features import (
     METADATA_VERSION_LEVEL,
     METADATA_VERSION_MAX,
     METADATA_VERSION_MIN,
+    METADATA_VERSION_SCRAM,
     NOT_SUPPORTED,
     SUPPORTED,
 )
@@ -35,7 +38,7 @@ from broker.server.formatting import FormatError, format_directories, new_id
 from config.endpoints import PORT_MAX
 from config.server import ServerConfig
 from protocol.messages.stored.control_records import KRaftVersionRecord
-from protocol.messages.stored.metadata_records import FeatureLevelRecord
+from protocol.messages.stored.metadata_records import FeatureLevelRecord, UserScramCredentialRecord
 from protocol.records import ControlRecordType
 from protocol.uuids import uuid_from_text
 from storage.disk import SYSTEM_DISK, Disk
@@ -48,12 +51,13 @@ LEVEL_MAX = 2**15 - 1
 
 
 class FormatOptions(NamedTuple):
-    """What the command line asks for. `features` are texts of the form name=level."""
+    """What the command line asks for. `features` are texts of the form name=level, `scram_users` the arguments of --add-scram."""
 
     cluster_id: str
     ignore_formatted: bool = False
     release_version: str | None = None
     features: Sequence[str] = ()
+    scram_users: Sequence[str] = ()
     is_standalone: bool = False
     initial_controllers: str | None = None
     has_no_initial_controllers: bool = False
@@ -74,7 +78,10 @@ def format_node(
     release = _find_metadata_version(options.release_version, asked)
     voters = _find_voters(config, options, random_bytes)
     levels = _find_levels(asked, release, is_dynamic=_is_reachable(config) and not config.controller_quorum_voters)
-    records = bootstrap_records(levels)
+    records: list[FeatureLevelRecord | UserScramCredentialRecord] = [
+        *bootstrap_records(levels),
+        *_scram_records(options.scram_users, release, random_bytes),
+    ]
     described: list[Path] = []
 
     def prepare(directory: Path) -> bytes | None:
@@ -183,6 +190,23 @@ def _find_kraft_version(asked: int | None, *, is_dynamic: bool) -> int:
     return asked
 
 
+def _scram_records(
+    arguments: Sequence[str], release: MetadataVersion, random_bytes: Callable[[int], bytes]
+) -> list[UserScramCredentialRecord]:
+    if not arguments:
+        return []
+    from broker.security.credentials.scram_store import scram_record
+    from broker.security.sasl.scram_arguments import ScramArgumentError, parse
+
+    if release.level < METADATA_VERSION_SCRAM:
+        oldest = METADATA_VERSIONS[METADATA_VERSION_SCRAM].name
+        raise FormatError(f"SCRAM is only supported in {METADATA_VERSION_FEATURE} {oldest} or later.")
+    try:
+        return [scram_record(*parse(argument, random_bytes)) for argument in arguments]
+    except ScramArgumentError as error:
+        raise FormatError(str(error)) from error
+
+
 # -- voters --------------------------------------------------------------------------------------------------------
 
 
@@ -288,9 +312,13 @@ def _kind_of(is_for_metadata: bool, voters: VoterSet | None, node_id: int) -> st
     return "dynamic metadata voter directory" if voters.find(node_id) is not None else "dynamic metadata directory"
 
 
-def _bootstrap_text(records: Sequence[FeatureLevelRecord], release: MetadataVersion) -> str:
-    texts = (
-        f"ApiMessageAndVersion(FeatureLevelRecord(name='{record.name}', featureLevel={record.feature_level}) at version 0)"
-        for record in records
-    )
+def _bootstrap_text(records: Sequence[FeatureLevelRecord | UserScramCredentialRecord], release: MetadataVersion) -> str:
+    texts = (f"ApiMessageAndVersion({_record_text(record)} at version 0)" for record in records)
     return f"BootstrapMetadata(records=[{', '.join(texts)}], metadataVersionLevel={release.level}, source=format command)"
+
+
+def _record_text(record: FeatureLevelRecord | UserScramCredentialRecord) -> str:
+    if isinstance(record, FeatureLevelRecord):
+        return f"FeatureLevelRecord(name='{record.name}', featureLevel={record.feature_level})"
+    hidden = "salt=[hidden], storedKey=[hidden], serverKey=[hidden]"
+    return f"UserScramCredentialRecord(name='{record.name}', mechanism={record.mechanism}, {hidden}, iterations={record.iterations})"

@@ -38,6 +38,7 @@ class ControllerClient:
         self.alter_configs = channel.alter_configs
         self.incremental_alter_configs = channel.incremental_alter_configs
         self.alter_client_quotas = channel.alter_client_quotas
+        self.alter_user_scram_credentials = channel.alter_user_scram_credentials
         self.create_acls = channel.create_acls
         self.delete_acls = channel.delete_acls
         self.elect_leaders = channel.elect_leaders

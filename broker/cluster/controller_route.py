@@ -29,6 +29,7 @@ from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, Alte
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
+from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
 from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -129,6 +130,11 @@ class ControllerRoute:
 
     async def alter_client_quotas(self, request: AlterClientQuotasRequest, client: RequestContext) -> AlterClientQuotasResponse:
         return await self._ask(request, lambda local: local.alter_client_quotas(request, client), client=client)
+
+    async def alter_user_scram_credentials(
+        self, request: AlterUserScramCredentialsRequest, client: RequestContext
+    ) -> AlterUserScramCredentialsResponse:
+        return await self._ask(request, lambda local: local.alter_user_scram_credentials(request, client), client=client)
 
     async def create_acls(self, request: CreateAclsRequest, client: RequestContext) -> CreateAclsResponse:
         return await self._ask(request, lambda local: local.create_acls(request, client), client=client)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
+    from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
     from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
     from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -135,6 +136,12 @@ class AuthorizedController:
     async def alter_client_quotas(self, request: AlterClientQuotasRequest, client: RequestContext) -> AlterClientQuotasResponse:
         self._check(client)
         return await self._local.alter_client_quotas(request, client)
+
+    async def alter_user_scram_credentials(
+        self, request: AlterUserScramCredentialsRequest, client: RequestContext
+    ) -> AlterUserScramCredentialsResponse:
+        self._check(client)
+        return await self._local.alter_user_scram_credentials(request, client)
 
     async def create_acls(self, request: CreateAclsRequest, client: RequestContext) -> CreateAclsResponse:
         """Raises KafkaError SECURITY_DISABLED without an authorizer."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
+    from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
     from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
     from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -60,6 +61,10 @@ class ControllerChannel(Protocol):
     async def alter_configs(self, request: AlterConfigsRequest, client: RequestContext) -> AlterConfigsResponse: ...
 
     async def alter_client_quotas(self, request: AlterClientQuotasRequest, client: RequestContext) -> AlterClientQuotasResponse: ...
+
+    async def alter_user_scram_credentials(
+        self, request: AlterUserScramCredentialsRequest, client: RequestContext
+    ) -> AlterUserScramCredentialsResponse: ...
 
     async def create_acls(self, request: CreateAclsRequest, client: RequestContext) -> CreateAclsResponse: ...
 

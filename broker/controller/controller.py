@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from broker.controller.feature_control import FeatureControl
     from broker.controller.partition_control import PartitionControl
     from broker.controller.reassignments import Reassignments
+    from broker.controller.scram_control import ScramControl
     from broker.controller.topic_control import TopicControl
 
 REPLICAS_UNLIMITED = 2**31 - 1
@@ -112,6 +113,13 @@ class Controller:
         from broker.controller.client_quota_control import ClientQuotaControl
 
         return ClientQuotaControl(self.state.client_quotas)
+
+    @property
+    def scram(self) -> ScramControl:
+        """Stateless, so it is created for each request."""
+        from broker.controller.scram_control import ScramControl
+
+        return ScramControl(self.state)
 
     @property
     def reassignments(self) -> Reassignments:

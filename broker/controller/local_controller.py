@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
+    from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
     from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
     from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -228,6 +229,13 @@ class LocalController:
         told: Callable[[Any], None] = lambda response: self._changes.client_quotas_altered(request, response, client)  # noqa: E731
         with self._logging_refusal("client quotas not changed", client):
             return await self._writes.append_steps(self._active.client_quotas.alter(request), told)
+
+    async def alter_user_scram_credentials(
+        self, request: AlterUserScramCredentialsRequest, client: RequestContext
+    ) -> AlterUserScramCredentialsResponse:
+        told: Callable[[Any], None] = lambda response: self._changes.scram_credentials_altered(request, response, client)  # noqa: E731
+        with self._logging_refusal("SCRAM credentials not changed", client):
+            return await self._writes.append_steps(self._active.scram.alter(request), told)
 
     async def create_acls(self, request: CreateAclsRequest, client: RequestContext) -> CreateAclsResponse:
         with self._logging_refusal("ACLs not created", client):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         OpData,
     )
     from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
     from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from protocol.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
     from protocol.messages.delete_topics import DeleteTopicsResponse
@@ -124,6 +125,18 @@ class ChangeLog:
                 changes = ",".join(map(_quota_change, entries[index].ops[:LOOKED_AT_CONFIGS_MAX])) if entries else None
                 described = Fields(entity=_entity(result), changes=changes, **_client_fields(client))
                 self._log.info("client quotas changed", "client quotas changed %s", described)
+
+    def scram_credentials_altered(
+        self, request: AlterUserScramCredentialsRequest, response: AlterUserScramCredentialsResponse, client: RequestContext
+    ) -> None:
+        deleted = {deletion.name for deletion in request.deletions}
+        for result in response.results:
+            if result.error_code:
+                self._refused("SCRAM credential not changed", result.error_code, result.error_message, client, user=result.user)
+            else:
+                what = "SCRAM credential removed" if result.user in deleted else "SCRAM credential set"
+                if not self._log.omits(what):
+                    self._log.info(what, "%s %s", what, Fields(user=result.user, **_client_fields(client)))
 
     def request_refused(self, what: str, error: KafkaError, client: RequestContext | None) -> None:
         """Log a request that was refused as a whole. `what` is a constant of this program, no text of a client."""

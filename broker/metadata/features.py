@@ -17,6 +17,8 @@ METADATA_VERSION_LEVEL = 25
 """4.0-IV3: what a new cluster is finalized at. Every Kafka since 4.0 can join it."""
 METADATA_VERSION_MAX = 30
 """4.3-IV0, the newest that Kafka 4.3 calls stable."""
+METADATA_VERSION_SCRAM = 11
+"""3.5-IV2, the first with SCRAM credentials."""
 
 CORDONED_DIRECTORIES_LEVEL = 30
 """4.3-IV0, from where on brokers tell their cordoned log directories, and the cluster's metadata hold them (KIP-1066)."""

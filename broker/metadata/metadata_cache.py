@@ -14,6 +14,7 @@ from typing import Any
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.image import BrokerImage, MetadataDelta, PartitionChange, PartitionImage, TopicImage
 from broker.metadata.topic_defaults import effective_overrides
+from broker.security.credentials.credentials import Credentials
 from config.server import ServerConfig
 from config.topic import LogConfig, log_config
 
@@ -31,6 +32,8 @@ class MetadataCache:
         self.node_id = node_id
         self.brokers: dict[int, BrokerImage] = state.brokers
         self.topics: dict[str, TopicImage] = state.topics
+        self.credentials = Credentials(state.scram)
+        """What listeners of this node look up who logs in by SCRAM in."""
         self.end_offset = 0
         """Where the state ends in the metadata log; the publisher sets it."""
         self._config = config

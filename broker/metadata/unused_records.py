@@ -1,8 +1,8 @@
-"""UnusedRecords: metadata that this broker stores and passes on, but does not use yet: controllers, SCRAM credentials, delegation tokens.
+"""UnusedRecords: metadata that this broker stores and passes on, but does not use yet: controllers and delegation tokens.
 
 Each record is kept completely, under its key in Kafka's image, and is written to snapshots: another node may use it.
 
-Source: the deltas of org.apache.kafka.image: ClusterDelta, ScramDelta, DelegationTokenDelta.
+Source: the deltas of org.apache.kafka.image: ClusterDelta, DelegationTokenDelta.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ KeyOf = Callable[[Any], Hashable]
 
 _KEPT: Mapping[type, KeyOf] = {
     records.RegisterControllerRecord: attrgetter("controller_id"),
-    records.UserScramCredentialRecord: attrgetter("mechanism", "name"),
     records.DelegationTokenRecord: attrgetter("token_id"),
 }
 """What is kept and by which key, in the order of a snapshot."""
 
 _REMOVED: Mapping[type, tuple[type, KeyOf]] = {
-    records.RemoveUserScramCredentialRecord: (records.UserScramCredentialRecord, attrgetter("mechanism", "name")),
     records.RemoveDelegationTokenRecord: (records.DelegationTokenRecord, attrgetter("token_id")),
 }
 

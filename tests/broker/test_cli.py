@@ -13,8 +13,12 @@ import pytest
 from broker.cli.formatter import parse_voters
 from broker.cli.main import main
 from broker.cli.serve_arguments import ServeOptions, UsageError, parse_arguments
+from broker.metadata.snapshot import read_bootstrap_records
+from broker.security.sasl import scram
+from broker.security.sasl.scram import ScramMechanism
 from broker.server.formatting import FormatError, format_directories, new_id
 from config.server_rules import server_config
+from protocol.messages.stored.metadata_records import UserScramCredentialRecord
 from protocol.uuids import uuid_from_text, uuid_to_text
 from storage.meta_properties import read_meta_properties
 
@@ -207,3 +211,40 @@ def test_voters_are_read_with_their_directories() -> None:
 def test_a_feature_that_is_not_here_cannot_be_finalized(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(format_arguments(tmp_path / "d", "--feature", "share.version=1")) == 1
     assert "share.version 1 is not supported" in capsys.readouterr().err and not (tmp_path / "d").exists()
+
+
+def test_format_adds_scram_users_to_what_the_cluster_begins_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    users = ("SCRAM-SHA-256=[name=alice,password=alice-secret]", "SCRAM-SHA-512=[name=bob,password=bob-secret,iterations=8192]")
+
+    assert main(format_arguments(tmp_path / "d", *(word for user in users for word in ("--add-scram", user)))) == 0
+
+    records = [record for record in read_bootstrap_records(tmp_path / "d") if isinstance(record, UserScramCredentialRecord)]
+    assert [(record.name, record.mechanism, record.iterations) for record in records] == [("alice", 1, 4096), ("bob", 2, 8192)]
+    salted = scram.salted_password(ScramMechanism.SCRAM_SHA_256, "alice-secret", records[0].salt, 4096)
+    assert records[0].server_key == scram.server_key(ScramMechanism.SCRAM_SHA_256, salted)
+    printed = capsys.readouterr()
+    assert "UserScramCredentialRecord(name='alice', mechanism=1, salt=[hidden]" in printed.out
+    assert "-secret" not in printed.out + printed.err
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        (["--add-scram", "SCRAM-SHA-1=[name=a,password=hush]"], "The add-scram mechanism SCRAM-SHA-1 is not supported."),
+        (
+            ["-S", "SCRAM-SHA-256=[name=a,password=hush,iterations=9]"],
+            "The 'iterations' value must be >= 4096 for add-scram using SCRAM_SHA_256",
+        ),
+        (
+            ["-S", "SCRAM-SHA-256=[name=a,password=hush]", "--release-version", "3.4"],
+            "SCRAM is only supported in metadata.version 3.5-IV2 or later.",
+        ),
+    ],
+)
+def test_format_refuses_a_scram_user_by_a_line_and_writes_nothing(
+    more: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(format_arguments(tmp_path / "d", *more)) == 1
+
+    assert capsys.readouterr().err == f"barnabas format: {line}\n"
+    assert not (tmp_path / "d").exists()

@@ -46,6 +46,7 @@ CONTROLLER: dict[str, Call] = {
     "allocate_producer_ids": lambda controller, request, context: controller.allocate_producer_ids(request),
     # Requests of clients, which brokers forward.
     "alter_client_quotas": lambda controller, request, context: controller.alter_client_quotas(request, context),
+    "alter_user_scram_credentials": lambda controller, request, context: controller.alter_user_scram_credentials(request, context),
     "create_partitions": lambda controller, request, context: controller.create_partitions(request, context),
     "delete_topics": lambda controller, request, context: controller.delete_topics(request, context.api_version, context),
     "alter_partition_reassignments": lambda controller, request, context: controller.alter_partition_reassignments(request, context),

@@ -135,9 +135,9 @@ class DelegationTokenRecord:
 class UserScramCredentialRecord:
     name: String = ""
     mechanism: Int8 = 0
-    salt: Bytes = b""
-    stored_key: Bytes = b""
-    server_key: Bytes = b""
+    salt: Bytes = since(0, default=b"", secret=True)
+    stored_key: Bytes = since(0, default=b"", secret=True)
+    server_key: Bytes = since(0, default=b"", secret=True)
     iterations: Int32 = 0
 
 
