@@ -76,6 +76,7 @@ WITH_THE_RESPONSE_OF_CLIENTS = frozenset(
         "alter_client_quotas",
         "alter_configs",
         "alter_partition_reassignments",
+        "alter_user_scram_credentials",
         "create_acls",
         "create_partitions",
         "create_topics",
