@@ -28,6 +28,8 @@ from broker.observability.log_fields import Fields
 from broker.routes import Route, Routes, unsupported_api_versions
 from broker.security.authorizer.access import OPEN_ACCESS, Access
 from broker.security.authorizer.authorizer_log import AuthorizerLog
+from broker.security.quotas.charge import EXEMPT_KEYS, Charge, Throttling, measured
+from broker.security.quotas.quota_managers import UNLIMITED_QUOTAS
 from protocol import codec
 from protocol.apis import ListenerKind
 from protocol.errors import DecodeError, ErrorCode, KafkaError, RequestLimit, RequestLimitError, TooManyEntriesError, without_frames
@@ -68,11 +70,16 @@ class _Answering:
         stage.when_done(self._go_on)
 
     def _go_on(self, outcome: Any) -> None:
+        charge = self._context.charge
+        resumed = None if charge is None else charge.resume()
         try:
             chunks = self._apis.next_stage(self._route, self._context, self._request, outcome, self._is_long)
         except Exception as e:
             self.encoded.complete(without_frames(e))
             return
+        finally:
+            if charge is not None:
+                charge.pause(resumed)
         if type(chunks) is Deferred:
             self.follow(outcome, chunks)
             return
@@ -92,6 +99,9 @@ class KafkaApis:
         self._authorizer = services.authorizer
         self._authorizer_log = AuthorizerLog(services.clock)
         self._find_route = self._routes.known.get
+        self._quotas = services.quotas or UNLIMITED_QUOTAS
+        self._throttling = Throttling(self._quotas, services.clock)
+        self._exempt_keys = EXEMPT_KEYS[kind]
         self.turns = turns
         self._log = LimitedLog(log, services.clock)
         self._tasks: dict[asyncio.Task[None], None] = {}  # requests whose handler is a coroutine; ordered, so that stopping is too
@@ -117,17 +127,24 @@ class KafkaApis:
                 position += 1
             else:
                 position = skip_tags(frame, position)
+        charge = resumed = None
+        if self._quotas.is_enabled:
+            charge = self._throttling.charge(facts, facts.client_id_text, len(frame))
+            resumed = charge.resume()
         try:
             request, _ = route.decode(frame, position, self._entries_max)
         except TooManyEntriesError as e:
             raise RequestLimitError(api_key, RequestLimit.ENTRIES, str(e)) from None
         access = OPEN_ACCESS if self._authorizer is None else self._access(route, facts)
         context = RequestContext(api_key, api_version, correlation_id, facts.client_id_text, facts, self._now_ns() // NS_PER_MS, access)
+        context.charge = charge
         try:
             outcome = route.handler(context, request)
         except Exception as e:
             outcome = self.response_to_failure(route, context, request, e)
         chunks = outcome if type(outcome) is list else self.next_stage(route, context, request, outcome, is_long=False)
+        if charge is not None:
+            charge.pause(resumed)
         if type(chunks) is Deferred:
             answering = _Answering(self, route, context, request, started_ns, is_long=len(frame) > LARGE_FRAME_SIZE)
             answering.follow(outcome, chunks)
@@ -138,7 +155,10 @@ class KafkaApis:
     def next_stage(self, route: Route, context: RequestContext, request: Any, outcome: Any, is_long: bool) -> Any:
         """What comes after `outcome`, which a handler has returned or a stage has come to: the response's chunks, None for no response, or
         a Deferred of the next stage's outcome. Raises as `response_to_failure`, and what the encoder raises."""
+        charge = context.charge
         if isinstance(outcome, PreparedResponse):
+            if charge is not None and not charge.is_settled and (throttle_time_ms := charge.settle()):
+                outcome = outcome.throttled(throttle_time_ms)
             return outcome.to_chunks(context.correlation_id)
         if isinstance(outcome, Exception):
             failure, outcome = outcome, self.response_to_failure(route, context, request, outcome)
@@ -147,14 +167,16 @@ class KafkaApis:
         if kind is list or kind is Deferred or outcome is None:  # chunks; what a request waits for; acks=0
             return outcome
         if kind is GeneratorType:
-            return self.turns.start(outcome)
+            return self.turns.start(outcome if charge is None else measured(outcome, charge))
         if kind is CoroutineType:
-            return self._run_in_task(outcome)
+            return self._run_in_task(outcome if charge is None else measured(outcome, charge))
+        if charge is not None:
+            self._settle(charge, context, outcome)
         if not is_long:
             return route.encode(context.correlation_id, outcome)
         work = route.encode_in_turns(context.correlation_id, outcome)
         next(work)
-        return self.turns.start(work)
+        return self.turns.start(work if charge is None else measured(work, charge))
 
     async def close(self) -> None:
         """End the requests that still run, oldest first."""
@@ -166,6 +188,17 @@ class KafkaApis:
     def _access(self, route: Route, facts: ConnectionFacts) -> Access:
         assert self._authorizer is not None, "without one all access is open"
         return Access(self._authorizer, self._authorizer_log, facts.principal, facts.client_host, route.api.name)
+
+    def _settle(self, charge: Charge, context: RequestContext, response: Any) -> None:
+        """Settle the charge with the answer, unless its handler has done so."""
+        if charge.is_settled:
+            return
+        if context.api_key in self._exempt_keys:
+            charge.settle_exempt()
+            return
+        throttle_time_ms = charge.settle(getattr(response, "throttle_time_ms", 0))
+        if throttle_time_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_time_ms
 
     # -- ways of answering ----------------------------------------------------------------------------------------
 

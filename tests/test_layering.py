@@ -89,6 +89,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "broker.security.authorizer": ("broker.security.authorizer", "protocol.errors", "protocol.messages", "storage.errors"),
     "broker.quorum": ("broker.quorum", *FACTS, "storage", "protocol", "config"),
+    "broker.security.quotas.charge": ("broker.loop.clock", "broker.loop.cpu_time", "protocol.apis"),
     "broker.security.quotas": (
         "broker.security.quotas",
         "protocol.client_quotas",
@@ -166,6 +167,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker.dispatch": (
         "broker.handlers.services",
         "broker.security.authorizer",
+        "broker.security.quotas.quota_managers",
+        "broker.security.quotas.charge",
         "broker.network.request_pipeline",
         "broker.routes",
         *FACTS,

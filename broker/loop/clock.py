@@ -38,6 +38,9 @@ class Clock(Protocol):
     def monotonic_ns(self) -> int:
         """The same in nanoseconds, for code that runs for every request."""
 
+    def cpu_ns(self) -> int:
+        """Nanoseconds of CPU time that this thread has taken."""
+
     def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> Timer:
         """Call `callback(*arguments)` on the loop after `delay_ms` of monotonic time."""
 
@@ -54,6 +57,7 @@ class SystemClock:
 
     now_ns = staticmethod(time.time_ns)
     monotonic_ns = staticmethod(time.monotonic_ns)
+    cpu_ns = staticmethod(time.thread_time_ns)
 
     def now_ms(self) -> int:
         return time.time_ns() // NS_PER_MS

@@ -190,6 +190,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading.begin(self._transport)
         layer = self._registry.network.make_layer(self._transport)
         self._outbox = Outbox(layer, self._loop, self._registry.executor, on_writable=self._writable, on_broken=self.close)
+        self.facts.throttle = self.throttle
         if self.facts.listener.send_buffer_bytes != SYSTEM_DEFAULT:
             self.facts.limit_send_buffer = self._limit_send_buffer
 

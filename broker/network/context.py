@@ -13,6 +13,7 @@ from protocol.apis import ListenerKind
 
 if TYPE_CHECKING:
     from broker.security.authorizer.access import Access
+    from broker.security.quotas.charge import Charge
 
 
 class CloseConnection(Exception):  # noqa: N818 - a decision, not a fault
@@ -44,7 +45,7 @@ class ConnectionFacts:
     when the connection ends, for code that keeps state of the client beyond a request. `limit_send_buffer`, until it is called, bounds the
     socket's send buffer: the first Fetch of a consumer calls it. `is_forwarded` means that another broker has
     forwarded the request in an Envelope. `principal` is `Type:name`; `is_token_authenticated` says that it logged in by a delegation token
-    (KafkaPrincipal.tokenAuthenticated)."""
+    (KafkaPrincipal.tokenAuthenticated). `throttle` mutes the connection for some ms."""
 
     __slots__ = (
         "client_host",
@@ -61,6 +62,7 @@ class ConnectionFacts:
         "on_closed",
         "principal",
         "sends_at_once",
+        "throttle",
     )
 
     def __init__(self, connection_id: int, listener: ListenerFacts, client_host: str) -> None:
@@ -78,23 +80,30 @@ class ConnectionFacts:
         self.sends_at_once = False
         self.on_closed: Callable[[], object] | None = None
         self.limit_send_buffer: Callable[[], None] | None = None
+        self.throttle: Callable[[int], None] = _throttles_nothing
 
     def close(self) -> None:
         """Called when the connection has ended."""
         self.is_closed = True
         self.limit_send_buffer = None
+        self.throttle = _throttles_nothing
         if self.on_closed is not None:
             self.on_closed()
             self.on_closed = None
+
+
+def _throttles_nothing(duration_ms: int) -> None:
+    """Of a connection that another broker has, or that has ended."""
 
 
 class RequestContext:
     """One request as its handler sees it. `client_id` is that of this request: the connection's may have changed before the answer.
 
     `access` is what its client may do; which rights a handler has to ask for says broker/security/authorizer/rights.py. `now_ms` is the
-    wall clock at decode; re-read the clock after any wait."""
+    wall clock at decode; re-read the clock after any wait. `charge` is what the request costs of its client's quotas; None while no client
+    is limited."""
 
-    __slots__ = ("access", "api_key", "api_version", "client_id", "connection", "correlation_id", "now_ms")
+    __slots__ = ("access", "api_key", "api_version", "charge", "client_id", "connection", "correlation_id", "now_ms")
 
     def __init__(
         self,
@@ -107,6 +116,7 @@ class RequestContext:
         access: Access,
     ) -> None:
         self.access = access
+        self.charge: Charge | None = None
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id

@@ -35,5 +35,9 @@ class LoopClock:
     def monotonic_ns(self) -> int:
         return self._loop.now_us * 1_000
 
+    def cpu_ns(self) -> int:
+        """As of computing that takes no time."""
+        return 0
+
     def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> asyncio.TimerHandle:
         return self._loop.call_later(delay_ms / 1000, callback, *arguments)

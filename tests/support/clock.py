@@ -39,7 +39,7 @@ class ManualTimer:
         self._callback(*self._arguments)
 
 
-@stands_for(Clock, own=("advance", "jump_wall", "pending_timers", "stall"))
+@stands_for(Clock, own=("advance", "compute", "jump_wall", "pending_timers", "stall"))
 class ManualClock:
     """Stands still until `advance`."""
 
@@ -48,6 +48,7 @@ class ManualClock:
         self._wall_offset_ms = now_ms
         self._timers: list[tuple[float, int, ManualTimer]] = []
         self._armed_count = 0
+        self._cpu_ns = 0
 
     def now_ms(self) -> int:
         return self._wall_offset_ms + int(self._monotonic_ms)
@@ -63,6 +64,9 @@ class ManualClock:
 
     def monotonic_ns(self) -> int:
         return self.monotonic_us() * 1_000
+
+    def cpu_ns(self) -> int:
+        return self._cpu_ns
 
     def call_later(self, delay_ms: float, callback: Callable[..., Any], *arguments: Any) -> ManualTimer:
         timer = ManualTimer(self._monotonic_ms + max(0, delay_ms), callback, arguments)
@@ -83,6 +87,10 @@ class ManualClock:
     def stall(self, ms: float) -> None:
         """Let `ms` milliseconds pass in which the loop takes no turn: what falls due fires with the next `advance`."""
         self._monotonic_ms += ms
+
+    def compute(self, ms: float) -> None:
+        """Let this thread take `ms` milliseconds of CPU time, in which no other clock moves."""
+        self._cpu_ns += int(ms * NS_PER_MS)
 
     def jump_wall(self, ms: int) -> None:
         """Shift the wall clock alone, as NTP or an operator does; timers do not notice."""

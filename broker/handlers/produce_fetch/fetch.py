@@ -10,6 +10,8 @@ clamped to fetch.max.bytes. Whole batches only: the first may begin before the o
 - READ_COMMITTED stops at the last stable offset and lists aborted transactions ([] for none); otherwise the list is null. An isolation
 level that does not exist is UNKNOWN_SERVER_ERROR, as in Kafka.
 - A full response has every requested partition once; for one named twice the last entry counts.
+- A consumer over its quota gets an empty response with its throttle time; its session stays as it was. It reads no more at once than its
+quota allows in all its windows (KAFKA-9677). Followers are exempt.
 - Many partitions are read in turns, so they may be read at different times.
 - Replicas: an id outside the partition's replicas is refused, so a single node refuses every one.
 
@@ -19,7 +21,7 @@ if replica.selector.class is set (KIP-392). v12 divergence by last_fetched_epoch
 (KIP-516). v15 replica_state in place of replica_id. v16 the current leader and its endpoint (KIP-951). v17 and v18 add fields that only
 replicas of the metadata log send: their directory and their high watermark.
 
-Not done: client quotas, authorisation (a replica needs CLUSTER_ACTION once there are others; CVE-2018-1288).
+Not done: authorisation (a replica needs CLUSTER_ACTION once there are others; CVE-2018-1288).
 """
 
 from __future__ import annotations
@@ -116,7 +118,7 @@ class FetchHandler:
 
     def _fetch(self, context: RequestContext, request: FetchRequest, targets: list[FetchTarget]) -> Any:
         version = context.api_version
-        params = self._params(request, version, context.connection.listener.name)
+        params = self._params(context, request)
         is_from_follower = params.replica_id >= 0
         session = WITHOUT_SESSION
         if request.session_epoch != FINAL_EPOCH or request.session_id != NO_SESSION_ID:
@@ -142,9 +144,12 @@ class FetchHandler:
             context.connection.limit_send_buffer()
         return _Fetch(self, context, params, session).begin(targets)
 
-    def _params(self, request: FetchRequest, version: int, listener_name: str) -> FetchParams:
+    def _params(self, context: RequestContext, request: FetchRequest) -> FetchParams:
+        version = context.api_version
         replica_id = request.replica_id if version < REPLICA_STATE_VERSION_MIN else request.replica_state.replica_id
         max_bytes = max(0, min(request.max_bytes, self._max_bytes))
+        if context.charge is not None and replica_id < 0:
+            max_bytes = context.charge.fetch_bytes_max(max_bytes)
         max_wait_ms = min(request.max_wait_ms, MAX_WAIT_MS_LIMIT)
         if replica_id >= 0 or replica_id == FUTURE_LOCAL_REPLICA_ID:
             isolation = FetchIsolation.LOG_END
@@ -164,7 +169,7 @@ class FetchHandler:
             replica_id >= 0 or version < FOLLOWER_READS_VERSION_MIN,
         )
         if request.rack_id and self._selects_replicas and replica_id < 0:
-            return RackFetchParams(params, request.rack_id, listener_name)
+            return RackFetchParams(params, request.rack_id, context.connection.listener.name)
         if replica_id >= 0 and self._quota.throttled:
             return ThrottledFetchParams(params, self._quota)
         return params

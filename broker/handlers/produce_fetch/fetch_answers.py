@@ -9,12 +9,13 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 from broker.handlers.produce_fetch.current_leader import name_leader
+from broker.handlers.produce_fetch.fetch_size import response_size
 from broker.loop.turns import ELEMENTS_AT_ONCE, at_once_or_in_turns
 from broker.metadata.metadata_cache import MetadataCache
 from broker.network.context import RequestContext
 from broker.observability.metrics import Metrics
 from broker.replication.fetch.fetch_data import PartitionRead
-from broker.replication.fetch.fetch_session_cache import FetchContext
+from broker.replication.fetch.fetch_session_cache import NO_SESSION_ID, FetchContext
 from broker.replication.quotas import ReplicationQuota
 from protocol.apis import APIS
 from protocol.errors import ErrorCode
@@ -62,6 +63,14 @@ class FetchAnswers:
     def respond(self, context: RequestContext, session: FetchContext, reads: list[PartitionRead], is_from_follower: bool) -> Any:
         """Returns the response: of a single partition without an error by its template, of many partitions in turns."""
         version = context.api_version
+        throttle_time_ms = 0
+        if (charge := context.charge) is not None:
+            if is_from_follower:
+                charge.settle_exempt()
+            else:
+                throttle_time_ms = charge.settle_fetch(response_size(version, reads, is_incremental=session.session_id != NO_SESSION_ID))
+                if charge.is_taken_back:
+                    return _empty(session, reads, throttle_time_ms)
         reads = session.answer(reads)
         if len(reads) == 1 and version >= TEMPLATE_VERSION_MIN:
             read = reads[0]
@@ -69,8 +78,8 @@ class FetchAnswers:
             if is_usual and not read.aborted_transactions:
                 prepared = self._fill_template(version, session.session_id, read, is_from_follower)
                 if prepared is not None:
-                    return prepared
-        response = FetchResponse(error_code=session.error_code, session_id=session.session_id)
+                    return prepared.throttled(throttle_time_ms) if throttle_time_ms else prepared
+        response = FetchResponse(throttle_time_ms=throttle_time_ms, error_code=session.error_code, session_id=session.session_id)
         if not reads:
             return response
         filling = self._add_reads(response, reads, version, context.connection.listener.name, is_from_follower)
@@ -143,6 +152,14 @@ class FetchAnswers:
         partition."""
         quota = self._quota
         quota.record(sum(each.size_bytes for each in reads if quota.is_throttled(each.target.topic, each.target.partition)))
+
+
+def _empty(session: FetchContext, reads: list[PartitionRead], throttle_time_ms: int) -> FetchResponse:
+    """The response to a throttled consumer, which fetches the same again."""
+    for read in reads:
+        read.release()
+    session.answer_nothing()
+    return FetchResponse(throttle_time_ms=throttle_time_ms, error_code=session.error_code, session_id=session.session_id)
 
 
 def _compile_template(version: int, topic: str, topic_id: bytes, is_uncommitted: bool) -> RecordsTemplate:

@@ -13,6 +13,7 @@ for its transaction's coordinator, if the transaction is not open in the partiti
 - A request of many partitions, or of several large ones, is appended in turns: a batch is not divided; other requests run between batches.
 - The answer names at most RECORD_ERRORS_PER_ANSWER refused records: a kilobyte can hold a thousand, and the answer would be a hundred times
 as large as its request. Kafka names all.
+- A client over its quota is answered at once, and then its connection is muted; with acks=0 too.
 - An unexpected failure is raised, never answered: dispatch closes the connection. After UNKNOWN_SERVER_ERROR the Java client gives an
 idempotent batch new sequence numbers and so duplicates it (KAFKA-14034).
 
@@ -20,7 +21,7 @@ Version notes: v5 log_start_offset. v7 zstd. v8 record_errors and error_message.
 NOT_LEADER_OR_FOLLOWER (KIP-951). v11 TRANSACTION_ABORTABLE, INVALID_TXN_STATE before. v12 the broker adds the partition to the transaction
 (KIP-890). v13 topics by their ids; an unknown one is UNKNOWN_TOPIC_ID for each partition (KIP-516).
 
-Not done: quotas, authorisation.
+Not done: authorisation.
 """
 
 from __future__ import annotations
@@ -256,6 +257,8 @@ class ProduceHandler:
         """Returns the answer, or parks the request until the acks of `pending` are there."""
         if request.acks == NO_ACKS:
             _raise_unanswered(results)
+            if context.charge is not None:
+                context.charge.settle_produce(is_answered=False)
             return None
         if not pending:
             return self._answers.respond(results, context)

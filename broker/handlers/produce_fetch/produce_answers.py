@@ -24,7 +24,7 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.templates import Hole, Template, compile_template
+from protocol.templates import Hole, PreparedResponse, Template, compile_template
 from protocol.uuids import ZERO_UUID
 
 CURRENT_LEADER_VERSION_MIN = 10
@@ -54,10 +54,14 @@ class ProduceAnswers:
         """Returns the chunks of the usual response (a single partition without an error), made from its template; else the response, or
         for very many results a generator of it."""
         version = context.api_version
+        throttle_time_ms = 0 if context.charge is None else context.charge.settle_produce(is_answered=True)
         if len(results) == 1:
             result = results[0]
             if result.error_code is ErrorCode.NONE:
-                fill = (self._templates.get((version, result.topic)) or self._find_template(version, result.topic)).fill
+                template = self._templates.get((version, result.topic)) or self._find_template(version, result.topic)
+                if throttle_time_ms:
+                    return _throttled(template, result, context, throttle_time_ms)
+                fill = template.fill
                 correlation_id, index, offset, time_ms = (
                     context.correlation_id,
                     result.partition,
@@ -68,6 +72,7 @@ class ProduceAnswers:
                     return [fill(correlation_id, index, offset, time_ms)]
                 return [fill(correlation_id, index, offset, time_ms, result.log_start_offset)]
         answer = _Answer(self._metadata, self._log, context)
+        answer.response.throttle_time_ms = throttle_time_ms
         if len(results) > ELEMENTS_AT_ONCE:
             return _add_in_turns(answer, results)
         for result in results:
@@ -99,6 +104,14 @@ class ProduceAnswers:
             holes.append(LOG_START_OFFSET_HOLE)
         template = self._templates[version, topic] = compile_template(APIS[PRODUCE_KEY], version, specimen, holes)
         return template
+
+
+def _throttled(template: Template, result: PartitionAppendResult, context: RequestContext, throttle_time_ms: int) -> list[Any]:
+    """The usual response, to a client that is over a quota."""
+    values: tuple[int, ...] = (result.partition, result.base_offset, result.log_append_time_ms)
+    if context.api_version >= LOG_START_OFFSET_VERSION_MIN:
+        values += (result.log_start_offset,)
+    return PreparedResponse(template, values).throttled(throttle_time_ms).to_chunks(context.correlation_id)
 
 
 def _add_in_turns(answer: _Answer, results: list[PartitionAppendResult]) -> Generator[None, None, ProduceResponse]:

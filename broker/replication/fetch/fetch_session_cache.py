@@ -50,6 +50,10 @@ class FetchContext:
         when the answer is sent."""
         return reads
 
+    def answer_nothing(self) -> None:
+        """Called in place of `answer` for a response that leaves empty because its client is throttled: what the session has sent stays
+        as it was."""
+
 
 WITHOUT_SESSION = FetchContext()
 
@@ -105,6 +109,11 @@ class IncrementalFetchContext(FetchContext):
                 read.release()
         session.close_if_ended()
         return selected
+
+    def answer_nothing(self) -> None:
+        if self.session.epoch != self._epoch:
+            self.error_code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        self.session.close_if_ended()
 
 
 class FetchSessionCache:

@@ -89,6 +89,10 @@ class RequestQuotaManager(ClientQuotaManager):
         """Counts a request's time, and returns the throttle time in ms."""
         return self.record(user, client_id, nanoseconds * PERCENT_PER_NANOSECOND, now_ms)
 
+    def record_time_unchecked(self, user: str, client_id: str, nanoseconds: int, now_ms: int) -> None:
+        """As `record_unchecked`."""
+        self.record_unchecked(user, client_id, nanoseconds * PERCENT_PER_NANOSECOND, now_ms)
+
     def record_exempt_time(self, nanoseconds: int, now_ms: int) -> None:
         self._exempt.record(nanoseconds * PERCENT_PER_NANOSECOND, now_ms)
 

@@ -92,3 +92,7 @@ class QuotaManagers:
             yield from each.metrics(now_ms)
         if self.connection_rates.is_enabled:
             yield from self.connection_rates.metrics(now_ms)
+
+
+UNLIMITED_QUOTAS = QuotaManagers(window_ms=1000, windows_count=11, controller_window_ms=1000, controller_windows_count=11)
+"""Of which none is ever set."""
