@@ -119,7 +119,10 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - A retry of InitProducerId at an exhausted epoch is answered. In Kafka it is UNKNOWN_SERVER_ERROR.
 - From transaction.version 2 on an EndTxn with the epoch before is a retry only if the last end was by the rules of that version. Kafka
   tells a producer that was fenced below version 2 that its transaction is committed.
-- At transaction.version 0 an EndTxn of version 5 follows the rules of 0. Kafka fails it, and the id stays pending.
+- A transaction that begins, by its coordinator's clock, later than its timeout from now is aborted: a clock was ahead, or was set back.
+  Kafka leaves it open until that clock gets there and the timeout is over; who reads committed records waits so long.
+- Where transaction.version was lowered from 2 to 0, clients that have heard of 2 are served by its rules until they hear of 0. Kafka fails
+  their AddPartitionsToTxn of version 4 and EndTxn of version 5, and the id stays pending.
 - A broker that is asked to add a partition by Produce or TxnOffsetCommit, and whose coordinator does not know another partition of the same
   request yet, answers NOT_ENOUGH_REPLICAS, which is retried. Kafka hands on OPERATION_NOT_ATTEMPTED, which ends the transaction.
 - AddOffsetsToTxn is COORDINATOR_NOT_AVAILABLE until `__consumer_offsets` exists. Kafka adds a partition that does not exist.

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.coordination.records import RecordTable, RecordType
-from broker.transactions.stored_transaction import decode_value, encode_key, encode_value
-from broker.transactions.transaction import TAGS_VERSION, Transaction
+from broker.transactions.stored_transaction import decode_value, encode_key, encode_value, record_version
+from broker.transactions.transaction import Transaction
 from protocol.messages.stored.transaction_records import TransactionLogKey
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ class _TransactionRecord(RecordType["TransactionCoordinatorShard"]):
 
 
 def make_transaction_records(transaction_version: Callable[[], int]) -> RecordTable[TransactionCoordinatorShard]:
-    """The table for a coordinator. Values have version 1, with tagged fields, from the finalized transaction version 1 on, else 0."""
+    """The table for a coordinator, at its finalized transaction version."""
     return RecordTable(
         [
             _TransactionRecord(
                 key_class=TransactionLogKey,
                 value_class=Transaction,
-                value_version=lambda value: int(transaction_version() >= TAGS_VERSION),
+                value_version=lambda transaction: record_version(transaction, transaction_version()),
                 owner=lambda shard: shard.replay,
                 encode_key=encode_key,
             )

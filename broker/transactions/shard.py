@@ -29,8 +29,8 @@ from broker.transactions.descriptions import TransactionDescription, described
 from broker.transactions.end_transaction import EndTransaction
 from broker.transactions.init_producer_id import InitProducerId
 from broker.transactions.state import PREPARED
-from broker.transactions.stored_transaction import without_tags
-from broker.transactions.transaction import TAGS_VERSION, ProducerIdAndEpoch, Transaction
+from broker.transactions.stored_transaction import record_version, without_tags
+from broker.transactions.transaction import ProducerIdAndEpoch, Transaction
 from broker.transactions.transaction_table import TransactionTable
 from broker.transactions.waiting_additions import Answer, WaitingAdditions
 from protocol.errors import ErrorCode, KafkaError
@@ -151,7 +151,7 @@ class TransactionCoordinatorShard:
             return
         change = add_partitions.decide(
             self.table.find(transactional_id),
-            request._replace(transaction_version=self._effective(request.transaction_version)),
+            request,
             is_pending=not self.table.is_committed(transactional_id),
             now_ms=self._clock.now_ms(),
         )
@@ -177,7 +177,6 @@ class TransactionCoordinatorShard:
         if not transactional_id:
             on_answer(ProducerAnswer(ErrorCode.INVALID_REQUEST))
             return
-        request = request._replace(transaction_version=self._effective(request.transaction_version))
         self._end_transaction(transactional_id, request, on_answer, None)
 
     def _end_transaction(self, transactional_id: str, request: EndTransaction, on_answer: OnAnswer, new_producer_id: int | None) -> None:
@@ -194,11 +193,6 @@ class TransactionCoordinatorShard:
             on_answer(change)
         else:
             self._write_outcome(transactional_id, change, on_answer, end_transaction.answer_to(change, self._clock.now_ms()))
-
-    def _effective(self, transaction_version: int) -> int:
-        """The version that a request's rules have. At the finalized version 0 records cannot say what the later rules need: Kafka fails the
-        request and leaves the id pending until the next load; here it is served by the rules of 0."""
-        return transaction_version if self._transaction_version() >= TAGS_VERSION else 0
 
     def describe(self, transactional_id: str) -> TransactionDescription | None:
         """The id as committed, None if it is not known."""
@@ -286,7 +280,7 @@ class TransactionCoordinatorShard:
     def _write(
         self, transactional_id: str, change: Transaction, on_committed: Answer, on_outcome: Callable[[ErrorCode], None] | None = None
     ) -> None:
-        if self._transaction_version() < TAGS_VERSION:
+        if record_version(change, self._transaction_version()) == 0:
             change = without_tags(change)  # a later leader knows no more
         record = CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), change)
         self._shard.write(CoordinatorResult([record], on_committed, None, on_outcome))

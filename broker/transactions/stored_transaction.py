@@ -1,7 +1,11 @@
 """The value of a record of `__transaction_state`: a Transaction as it is stored.
 
-Version 0 has no tagged fields: it is written at transaction.version 0, version 1 above it. Each change of an id is such a record, so
-version 1 is written without a message between, which takes a quarter of the time; the message is what both versions are read by.
+Version 0 has no tagged fields: it is written at transaction.version 0, version 1 above it. Where transaction.version was lowered to 0,
+clients that have heard of 2 go on by its rules for a while. Their records keep the tags, without which the next coordinator could not tell
+a retry of theirs, or a late marker. Kafka 4.3.1 fails to write them: their requests fail, and the id stays pending until the next load.
+
+Each change of an id is such a record, so version 1 is written without a message between, which takes a quarter of the time; the message is
+what both versions are read by.
 
 Source: org.apache.kafka.coordinator.transaction.TransactionLog.
 """
@@ -11,7 +15,7 @@ from __future__ import annotations
 import struct
 
 from broker.transactions.state import EMPTY
-from broker.transactions.transaction import NO_PRODUCER_ID, Partitions, Transaction, from_value
+from broker.transactions.transaction import EPOCH_BUMP_VERSION, NO_PRODUCER_ID, TAGS_VERSION, Partitions, Transaction, from_value
 from protocol.errors import DecodeError
 from protocol.messages.stored.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from protocol.messages.stored.version_prefix import decode_with_version, encode_with_version
@@ -28,6 +32,11 @@ _VERSION_TAG = struct.Struct(">bbh")
 _INDEX = struct.Struct(">i")
 
 PREVIOUS_PRODUCER_ID, NEXT_PRODUCER_ID, CLIENT_TRANSACTION_VERSION = 0, 1, 2  # the tags
+
+
+def record_version(transaction: Transaction, transaction_version: int) -> int:
+    """The version of its record, at the finalized transaction version."""
+    return int(transaction_version >= TAGS_VERSION or transaction.client_transaction_version >= EPOCH_BUMP_VERSION)
 
 
 def encode_key(key: TransactionLogKey) -> bytes:

@@ -143,18 +143,12 @@ class MarkerRepeater(Client):
 
 
 class LevelChanger(Client):
-    """Changes transaction.version, up and down, now and then. From 2 it does not go down to 0: clients that have heard of 2 go on without
-    AddPartitionsToTxn, and there no EndTxn bumps their epoch (Kafka fails their requests)."""
-
-    def __init__(self, *arguments: Any, level: int, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self._highest = level
+    """Changes transaction.version, up and down, now and then. Clients that have heard of another one go on by its rules for a while."""
 
     async def run(self) -> None:
         while not self.is_stopping:
             await asyncio.sleep(self.draw.uniform(0.2, 1.0))
-            level = self.draw.randint(1 if self._highest == 2 else 0, 2)
-            self._highest = max(self._highest, level)
+            level = self.draw.randint(0, 2)
             for upgrade_type in (UPGRADE, SAFE_DOWNGRADE):
                 update = FeatureUpdateKey(feature=TRANSACTION_VERSION_FEATURE, max_version_level=level, upgrade_type=upgrade_type)
                 try:

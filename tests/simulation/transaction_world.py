@@ -99,7 +99,7 @@ class TransactionWorld(World):
         if self._late_share:
             clients.append(self._client(MarkerRepeater, "repeater", watch=self.transaction_watch))
         if self._changes_levels:
-            clients.append(self._client(LevelChanger, "changer", level=self.level))
+            clients.append(self._client(LevelChanger, "changer"))
         return clients
 
     def _application(self, draw: random.Random, name: str, kind: type[TransactionalClient], **more: Any) -> Application:
