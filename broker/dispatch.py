@@ -152,6 +152,22 @@ class KafkaApis:
         route.measure(perf_counter_ns() - started_ns)
         return chunks
 
+    def refuse(self, frame: memoryview, facts: ConnectionFacts, error: ErrorCode) -> Chunks:
+        """The response to the request in `frame` with an error for all of it; empty if it cannot be read, or has none."""
+        try:
+            api_key, api_version, correlation_id, client_id_size = REQUEST_HEADER.unpack_from(frame)
+            route = self._find_route(api_key << 16 | api_version) or self._routes.make(api_key, api_version)
+            if route is None:
+                return []
+            position = HEADER_SIZE_MIN + max(client_id_size, 0)
+            if route.has_request_tags:
+                position = skip_tags(frame, position)
+            request, _ = route.decode(frame, position, self._entries_max)
+            context = RequestContext(api_key, api_version, correlation_id, "", facts, self._now_ns() // NS_PER_MS)
+            return route.encode(correlation_id, self.response_to_failure(route, context, request, KafkaError(error)))
+        except (CloseConnection, DecodeError, TooManyEntriesError):
+            return []
+
     def next_stage(self, route: Route, context: RequestContext, request: Any, outcome: Any, is_long: bool) -> Any:
         """What comes after `outcome`, which a handler has returned or a stage has come to: the response's chunks, None for no response, or
         a Deferred of the next stage's outcome. Raises as `response_to_failure`, and what the encoder raises."""

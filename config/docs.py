@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from config.listener_properties import PREFIX, has_effect_for_listener
 from config.topic import TOPIC_PROPERTIES
 
 # What it is, and why it has no effect here: whole families, the longest prefix first.
@@ -16,14 +17,15 @@ _FAMILIES_WITHOUT_EFFECT = (
     ("follower.fetch.last.tiered", "Tiered storage", "it is not supported"),
     ("group.share.", "Share groups", "they are not supported yet"),
     ("group.streams.", "Streams groups", "they are not supported yet"),
-    ("listener.name.", "A setting of one listener", "listeners share their settings"),
+    ("listener.name.", "A setting of one listener", "listeners have no such setting of their own"),
     ("local.retention.", "Tiered storage", "it is not supported"),
     ("remote.", "Tiered storage", "it is not supported"),
     ("rlmm.config.", "Tiered storage", "it is not supported"),
     ("rsm.config.", "Tiered storage", "it is not supported"),
-    ("sasl.", "SASL authentication", "it is not supported yet"),
+    ("sasl.kerberos.", "Kerberos", "GSSAPI is not supported"),
+    ("sasl.login.", "How a node gets its own credentials", "they are those of its sasl.jaas.config"),
+    ("sasl.oauthbearer.", "OAUTHBEARER authentication", "it is not supported yet"),
     ("share.coordinator.", "Share groups", "they are not supported yet"),
-    ("ssl.", "TLS", "it is not supported yet"),
 )
 
 # The same for single properties: the reason after `=`, then name and what it is.
@@ -42,6 +44,21 @@ delete.records.purgatory.purge.interval.requests  Kafka's purgatory housekeeping
 fetch.purgatory.purge.interval.requests  Kafka's purgatory housekeeping
 producer.purgatory.purge.interval.requests  Kafka's purgatory housekeeping
 share.fetch.purgatory.purge.interval.requests  Kafka's purgatory housekeeping
+= OpenSSL has no such choice
+ssl.keymanager.algorithm  Java's key manager
+ssl.protocol  Java's SSLContext; ssl.enabled.protocols bounds the versions
+ssl.secure.random.implementation  Java's source of random numbers
+ssl.trustmanager.algorithm  Java's trust manager
+= a key store is read at the start
+ssl.allow.dn.changes  Whether a changed key store may have another distinguished name
+ssl.allow.san.changes  Whether a changed key store may have other alternative names
+= this node does not log in to others by SASL yet
+sasl.client.callback.handler.class  A Java class that finds the credentials of a login to another node
+sasl.jaas.config  The login module of a client; a listener's has the prefix of listener and mechanism
+sasl.mechanism.controller.protocol  The mechanism by which brokers log in to controllers
+sasl.mechanism.inter.broker.protocol  The mechanism by which brokers log in to each other
+= handlers are those of listeners and mechanisms, with their prefix
+sasl.server.callback.handler.class  A Java class that checks credentials
 = connections are accepted as they come; max.connections and max.connections.per.ip limit them
 max.connection.creation.rate  Most new connections a second
 = committed offsets are loaded in small pieces, between which requests are served
@@ -94,6 +111,7 @@ alter.log.dirs.replication.quota.window.size.seconds  Seconds per sample of the 
 authorizer.class.name  The authorizer: org.apache.kafka.metadata.authorizer.StandardAuthorizer, or none; another class stops the start.
 auto.create.topics.enable  Whether asking for a topic that does not exist creates it.
 auto.leader.rebalance.enable  Whether leadership returns to preferred replicas by itself.
+barnabas.authentication.timeout.ms  Time within which a client must have shown who it is; later, its connection is closed.
 barnabas.auto.format  Whether an empty log directory is formatted at the first start instead of asking for `barnabas format`.
 barnabas.busy.poll.us  Microseconds of waiting for the next request without sleep, where requests come at that pace; 0 never waits.
 barnabas.fast.fencing  Whether a node counts as gone once its connection ended and its address refuses two more; else timeouts tell.
@@ -117,7 +135,9 @@ compression.lz4.level  Level at which the broker compresses with lz4.
 compression.type  Codec in which a topic is stored; `producer` keeps what the producer chose.
 compression.zstd.level  Level at which the broker compresses with zstd.
 config.providers  Sources of indirect config values; setting it stops the start, for they are not supported.
+connection.failed.authentication.delay.ms  Time after which a failed login is answered and its connection closed.
 connections.max.idle.ms  Idle time after which a connection is closed.
+connections.max.reauth.ms  Longest session of a client that logged in by SASL, until it has to log in again; 0 sets no end.
 controlled.shutdown.enable  Whether a stopping broker hands its leaderships over first.
 controller.listener.names  Listeners that serve the controller quorum; clients are not told of them.
 controller.quorum.auto.join.enable  Whether a controller adds itself to a dynamic quorum.
@@ -243,6 +263,8 @@ replication.quota.window.size.seconds  Seconds per sample of replication throttl
 request.timeout.ms  Longest wait for another broker's answer about a transaction, and of a transaction's end for followers.
 retention.bytes  Bytes of a partition that are kept, -1 for no limit.
 retention.ms  How long a segment is kept, -1 for no limit.
+sasl.enabled.mechanisms  SASL mechanisms of a listener. The default, GSSAPI, stops the start, for it is not supported.
+sasl.server.max.receive.size  Bytes of a request before its client is logged in.
 security.inter.broker.protocol  The name of the listener that brokers use among themselves, where inter.broker.listener.name is not set.
 segment.bytes  Size at which a new segment is begun.
 segment.index.bytes  Size of a segment's offset index.
@@ -255,6 +277,23 @@ socket.listen.backlog.size  Connections that the system holds before they are ac
 socket.receive.buffer.bytes  Socket receive buffer. -1, the default (Kafka: 102400), leaves it to the system, whose tuning is faster.
 socket.request.max.bytes  Largest request.
 socket.send.buffer.bytes  Send buffer of a consumer's socket, by default 262144 (Kafka: 102400, of all sockets). -1 leaves it to the system.
+ssl.cipher.suites  Cipher suites by Java's names; empty takes OpenSSL's.
+ssl.client.auth  Whether clients need a certificate: required, requested or none. A SASL_SSL listener takes it with its own prefix only.
+ssl.enabled.protocols  TLSv1.2 and TLSv1.3, or one of them.
+ssl.endpoint.identification.algorithm  https checks the host name of the node that is connected to; empty does not.
+ssl.engine.factory.class  A Java class that makes TLS engines; setting it stops the start, for it cannot be loaded.
+ssl.key.password  Password of the private key.
+ssl.keystore.certificate.chain  The certificates of ssl.keystore.key, as PEM text.
+ssl.keystore.key  The private key as PEM text, PKCS8.
+ssl.keystore.location  File with the private key and its certificates.
+ssl.keystore.password  Password of that file.
+ssl.keystore.type  PEM, PKCS12 or JKS; the type JKS reads PKCS12, too.
+ssl.principal.mapping.rules  Rules that make the name of a principal out of the distinguished name of a certificate.
+ssl.provider  A Java security provider; setting it stops the start.
+ssl.truststore.certificates  The trusted certificates, as PEM text.
+ssl.truststore.location  File with the certificates that are trusted.
+ssl.truststore.password  Password of that file.
+ssl.truststore.type  PEM, PKCS12 or JKS.
 telemetry.max.bytes  Largest push of client metrics, as it is sent.
 transaction.abort.timed.out.transaction.cleanup.interval.ms  Time between checks for transactions that timed out.
 transaction.max.timeout.ms  Longest timeout that a transaction may ask for.
@@ -292,6 +331,8 @@ def has_effect(name: str) -> bool:
 
 def _find_without_effect(name: str) -> tuple[str, str] | None:
     """What the property is, and why it has no effect; None when it has one, or is not known."""
+    if name.startswith(PREFIX) and has_effect_for_listener(name):
+        return None
     found = _without_effect().get(name)
     if found is not None:
         return found

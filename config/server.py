@@ -270,6 +270,7 @@ class ServerConfig:
     telemetry_max_bytes: int = 1_048_576
 
     # Ours; config/server_table.py says what each is for.
+    barnabas_authentication_timeout_ms: int = 10_000
     barnabas_auto_format: bool = False
     barnabas_busy_poll_us: int = 50
     barnabas_fast_fencing: bool = True

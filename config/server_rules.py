@@ -151,9 +151,6 @@ def _advertised_listeners(
 
 
 def _check_listeners(config: ServerConfig) -> None:
-    for endpoint in (*config.listeners, *config.advertised_listeners):
-        if endpoint.security_protocol != "PLAINTEXT":
-            raise ConfigError("listeners", endpoint, f"security protocol {endpoint.security_protocol} is not supported yet; use PLAINTEXT")
     names = [endpoint.listener_name for endpoint in config.listeners]
     for endpoint in config.advertised_listeners:
         if endpoint.host == "0.0.0.0":

@@ -379,6 +379,7 @@ unstable.feature.versions.enable                   boolean  false               
 
 BARNABAS_TABLE = """
 # Format an empty log directory at the first start instead of asking for `barnabas format`.
+barnabas.authentication.timeout.ms                 int      10000                1..        -
 barnabas.auto.format                               boolean  false                -          -
 # The loop asks for the next request for this many microseconds after an answer, before it sleeps; 0 turns it off.
 barnabas.busy.poll.us                              int      50                   0..1000    -

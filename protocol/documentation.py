@@ -45,7 +45,7 @@ These are the differences that a client or an operator can notice. Everywhere el
 difference is a bug.
 
 ### Not there yet
-- Security: listeners are PLAINTEXT, there are no ACLs or delegation tokens. Quotas of users, client ids and IP addresses are stored and
+- Security: there are no ACLs or delegation tokens. Quotas of users, client ids and IP addresses are stored and
   described, and throttle nothing yet.
 - Share groups and streams groups. Their records in `__consumer_offsets` are left alone. Kafka Streams runs with
   `group.protocol=classic`, its default; with `streams` it says that the cluster does not support it.

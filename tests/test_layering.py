@@ -176,7 +176,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "protocol",
         "config",
     ),
-    "broker.network": ("broker.network", *FACTS, *READING, "protocol", "config"),
+    "broker.network": ("broker.network", "broker.security.sasl", "broker.security.tls.layer", *FACTS, *READING, "protocol", "config"),
     "broker.platform": (
         "broker.loop.blocking",
         "broker.loop.clock",

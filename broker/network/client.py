@@ -22,7 +22,7 @@ from broker.network.outbox import Outbox
 from broker.network.peer_protocol import PeerProtocol
 from broker.network.peer_requests import OnAnswer, PeerCodecs, PeerRequest, api_of, read_answer
 from broker.network.reconnects import CONNECT_TIMEOUTS_MS, Reconnects
-from broker.network.sockets import Network, connect_within
+from broker.network.sockets import Network, connect_within, layer_of
 from broker.observability.limited_log import LimitedLog
 from protocol.apis import API_VERSIONS_KEY, DECLARED, Api
 from protocol.errors import DecodeError, ErrorCode
@@ -237,7 +237,7 @@ class PeerConnection:
         def broken(reason: str) -> None:
             self._loop.call_soon(on_broken, reason)  # never from inside `send`
 
-        return Outbox(self._network.make_layer(transport), self._loop, self._executor, on_writable=on_writable, on_broken=broken)
+        return Outbox(layer_of(transport, self._network), self._loop, self._executor, on_writable=on_writable, on_broken=broken)
 
     def make_assembler(self, on_frame: Callable[[memoryview], bool]) -> FrameAssembler:
         return FrameAssembler(on_frame, max_frame_size=self._max_frame_size, pool=self._pool)

@@ -23,10 +23,10 @@ from broker.network.outbox import Outbox
 from broker.network.reading import Mute, Reading
 from broker.network.request_memory import RequestMemory
 from broker.network.request_pipeline import Chunks, RequestPipeline
-from broker.network.sockets import SYSTEM_DEFAULT, Network, set_send_buffer
+from broker.network.sockets import SYSTEM_DEFAULT, Network, layer_of, set_send_buffer
 from broker.observability.limited_log import LimitedLog
 from protocol.apis import DECLARED
-from protocol.errors import DecodeError, RequestLimitError
+from protocol.errors import DecodeError, ErrorCode, RequestLimitError
 from protocol.foreign_protocols import ForeignProtocolError
 from protocol.framing import BufferPool, FrameAssembler, FrameBuffer
 from storage.file_slice import FileSlice
@@ -38,6 +38,8 @@ LARGE_REQUESTS = "connections closed for requests beyond a limit"
 NO_MEMORY = "connections closed for want of memory"
 FAILED_REQUESTS = "requests that failed outside their handler"
 CLOSED_CONNECTIONS = "connections closed"
+FAILED_AUTHENTICATIONS = "failed authentications"
+FAILED_TLS = "failed TLS"
 
 SMALL_READ_SIZE = 4 * 1024
 """Bytes. Poll for the next read only after one this small: after a large one the client waits for bandwidth, and polling gains nothing."""
@@ -78,6 +80,28 @@ class Handle(Protocol):
         """The response's chunks, a Deferred of them, or None for no response."""
 
 
+Refuse = Callable[[memoryview, ConnectionFacts, ErrorCode], Chunks]
+"""Returns an API's own response to the request in a frame, with an error for all of it; empty if there is none."""
+
+
+def no_answer(_frame: memoryview, _facts: ConnectionFacts, _error: ErrorCode) -> Chunks:
+    """As Refuse."""
+    return []
+
+
+class Authenticator(Protocol):
+    """How clients of a listener show who they are; there is none where nobody is asked."""
+
+    frame_size_max: int
+    """Bytes of a frame of a client who has not shown it yet."""
+
+    def begin(self, connection: Connection, handle: Handle, refuse: Refuse) -> Handle:
+        """Returns what handles the requests of a new connection: `handle`, or a login until that is done."""
+
+    def secured(self, connection: Connection, certificate: bytes | None) -> None:
+        """Called after the TLS handshake, with the DER of the client's certificate; None if it has sent none."""
+
+
 class Registry(Protocol):
     """The part of the ConnectionRegistry that connections use."""
 
@@ -106,8 +130,10 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_assembler",
+        "_authenticator",
         "_buffer_size",
         "_busy_poll",
+        "_end_timer",
         "_flushing",
         "_held_size",
         "_is_receiving",
@@ -121,24 +147,35 @@ class Connection(asyncio.BufferedProtocol):
         "_registry",
         "_throttled_until_ms",
         "_transport",
+        "authenticating_since_ms",
         "facts",
         "last_active_ms",
         "state",
     )
 
-    def __init__(self, registry: Registry, listener: ListenerFacts, handle: Handle) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        listener: ListenerFacts,
+        handle: Handle,
+        authenticator: Authenticator | None = None,
+        refuse: Refuse = no_answer,
+    ) -> None:
         self._registry = registry
         self._loop = registry.loop
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
         self.facts = ConnectionFacts(0, listener, "")
-        start = functools.partial(handle, facts=self.facts)
+        self._authenticator = authenticator
+        self.authenticating_since_ms: int | None = None
+        """When an unauthenticated peer connected (monotonic); None once it is authenticated, or if nobody asks."""
+        start = functools.partial(handle if authenticator is None else authenticator.begin(self, handle, refuse), facts=self.facts)
         self._pipeline = RequestPipeline(
             start=start, send=self._send, on_ready=self._ready, on_error=self._failed, schedule=self._loop.call_soon
         )
         self._assembler = FrameAssembler(
             self._pipeline.offer,
-            max_frame_size=listener.max_frame_size,
+            max_frame_size=listener.max_frame_size if authenticator is None else authenticator.frame_size_max,
             max_request_size=listener.max_request_size,
             pool=registry.pool,
             on_kept=self._frame_kept,
@@ -151,6 +188,7 @@ class Connection(asyncio.BufferedProtocol):
         self._flushing = _NOT_DUE
         self._reading = Reading(self._pipeline, registry.monotonic_ms)
         self._quota_timer: Timer | None = None
+        self._end_timer: Timer | None = None
         self._throttled_until_ms = 0
         self._buffer_size = 0  # bytes offered for the present read
         self._held_size = 0  # bytes last reported to the RequestMemory
@@ -188,7 +226,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.state = _OPEN
         self._reading.begin(self._transport)
-        layer = self._registry.network.make_layer(self._transport)
+        if self._authenticator is not None:
+            self.authenticating_since_ms = self.last_active_ms
+        layer = layer_of(self._transport, self._registry.network)
         self._outbox = Outbox(layer, self._loop, self._registry.executor, on_writable=self._writable, on_broken=self.close)
         self.facts.throttle = self.throttle
         if self.facts.listener.send_buffer_bytes != SYSTEM_DEFAULT:
@@ -240,15 +280,50 @@ class Connection(asyncio.BufferedProtocol):
         self.state = State.CLOSED
         self._reading.end()
         self.facts.close()
-        if self._quota_timer is not None:
-            self._quota_timer.cancel()
-            self._quota_timer = None
+        for timer in (self._quota_timer, self._end_timer):
+            if timer is not None:
+                timer.cancel()
+        self._quota_timer = self._end_timer = None
+        self._authenticator = None
         self._pipeline.close()
         self._assembler.close()
         self._memory.forget(self)
         if self._outbox is not None:
             self._outbox.close()
         self._registry.forget(self)
+
+    # -- authentication -------------------------------------------------------------------------------------------
+
+    def secured(self, certificate: bytes | None) -> None:
+        """Called after the TLS handshake."""
+        if self._authenticator is not None and self.state is _OPEN:
+            self._authenticator.secured(self, certificate)
+
+    def security_failed(self, reason: str) -> None:
+        """Called when TLS has failed."""
+        self.close(reason, FAILED_TLS)
+
+    def authenticated(self, principal: str, *, is_by_token: bool = False) -> None:
+        """Serve the peer from now on as `principal` (`Type:name`)."""
+        self.authenticating_since_ms = None
+        self.facts.principal = principal
+        self.facts.is_token_authenticated = is_by_token
+        self._assembler.max_frame_size = self.facts.listener.max_frame_size
+
+    def close_later(self, answer: Chunks, reason: str, delay_ms: int) -> None:
+        """Read nothing more, and send `answer` and close after `delay_ms`: who guesses passwords has to wait."""
+        if self.state is not _OPEN or self._end_timer is not None:
+            return
+        self._pipeline.block()
+        self._reading.mute(Mute.END)
+        self._end_timer = self._registry.call_later(delay_ms, self._end, answer, reason)
+
+    def _end(self, answer: Chunks, reason: str) -> None:
+        self._end_timer = None
+        if answer:
+            self._send(answer)
+            self._flush()
+        self.close(reason, FAILED_AUTHENTICATIONS)
 
     # -- the pipeline's calls -------------------------------------------------------------------------------------
 
@@ -393,8 +468,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _unblock(self) -> None:
         """Unblock the pipeline, unless there is still a reason to block it."""
-        if not self._reading.is_muted_for(Mute.QUOTA) and self._outbox is not None and not self._outbox.is_behind:
-            self._pipeline.unblock()
+        reading = self._reading
+        if reading.is_muted_for(Mute.QUOTA) or reading.is_muted_for(Mute.END) or self._outbox is None or self._outbox.is_behind:
+            return
+        self._pipeline.unblock()
 
     def _let_others_go_first(self, wait: Callable[..., object]) -> None:
         """Resume handling and reading in a later turn of the loop, when `wait` calls. libuv would call this connection up to 32 times

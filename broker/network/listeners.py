@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from broker.loop.clock import Clock, Timer
 from broker.network.busy_poll import BusyPoll
-from broker.network.connection import Connection, Handle
+from broker.network.connection import FAILED_AUTHENTICATIONS, Authenticator, Connection, Handle, Refuse, no_answer
 from broker.network.context import ListenerFacts
 from broker.network.frame_turn import FrameTurn
 from broker.network.listening_sockets import resolve
@@ -27,6 +27,7 @@ from protocol.framing import BufferPool
 REFUSED_CONNECTIONS = "refused connections"  # a kind of log line
 _NO_OVERRIDES: Mapping[str, int] = MappingProxyType({})
 _DEFAULT_OPTIONS = SocketOptions()
+AUTHENTICATION_MS = 10_000  # the default of barnabas.authentication.timeout.ms
 SWEEP_INTERVAL_MS = 1_000  # between two checks of the deadlines, which are tens of seconds
 
 
@@ -45,6 +46,7 @@ class ConnectionRegistry:
         max_connections_per_ip: int,
         idle_ms: int,
         frame_deadline_ms: int,
+        authentication_ms: int = AUTHENTICATION_MS,
         busy_poll_us: int,
         on_count: Callable[[str, int], None],
         on_refused: Callable[[str, str], None],
@@ -66,6 +68,7 @@ class ConnectionRegistry:
         self._max_connections_of_ip = max_connections_of_ip  # addresses with a limit of their own
         self._idle_ms = idle_ms
         self._frame_deadline_ms = frame_deadline_ms
+        self._authentication_ms = authentication_ms
         self.on_refused = on_refused  # called with (API name, property) for a request beyond a limit, for the metrics
         self._on_count = on_count  # called with (listener name, +1 or -1), for the metrics
         self._connections: dict[Connection, None] = {}  # a dict for its order: closing goes oldest first
@@ -129,8 +132,8 @@ class ConnectionRegistry:
             connection.close("broker is stopping")
 
     def _sweep(self) -> None:
-        """Close connections that were idle for connections.max.idle.ms, whose frame is not complete by the frame deadline, or whose peer
-        has reset them while they were not read."""
+        """Close connections that were idle for connections.max.idle.ms, whose frame is not complete by the frame deadline, who are not
+        authenticated by theirs, or whose peer has reset them while they were not read."""
         now = self.monotonic_ms()
         self.memory.sweep()
         for connection in list(self._connections):
@@ -143,16 +146,32 @@ class ConnectionRegistry:
                 and not connection.is_busy
             ):
                 connection.close("frame not completed in time")
+            elif connection.authenticating_since_ms is not None and now - connection.authenticating_since_ms >= self._authentication_ms:
+                connection.close("not authenticated in time", FAILED_AUTHENTICATIONS)
             elif connection.is_deserted:
                 connection.close("connection reset by peer")
         self._sweep_timer = self.call_later(SWEEP_INTERVAL_MS, self._sweep)
 
 
-class Listener:
-    """One named listener: where it accepts connections, and what they are served."""
+Secure = Callable[[Connection], asyncio.BufferedProtocol]
+"""Puts TLS before a connection: returns the protocol of the plain transport."""
 
-    def __init__(self, facts: ListenerFacts, registry: ConnectionRegistry, options: SocketOptions = _DEFAULT_OPTIONS) -> None:
+
+class Listener:
+    """One named listener: where it accepts connections, who may connect, and what they are served."""
+
+    def __init__(
+        self,
+        facts: ListenerFacts,
+        registry: ConnectionRegistry,
+        options: SocketOptions = _DEFAULT_OPTIONS,
+        *,
+        authenticator: Authenticator | None = None,
+        secure: Secure | None = None,
+    ) -> None:
         self.facts = facts
+        self._authenticator = authenticator
+        self._secure = secure
         self._registry = registry
         self._acceptor = registry.network.make_acceptor(f"listener {facts.name}", options)
 
@@ -173,9 +192,15 @@ class Listener:
         """Listen; called right before `start`. From now on the kernel accepts connections. Raises ListenError."""
         self._acceptor.listen()
 
-    async def start(self, handle: Handle) -> None:
-        """Serve the connections; `handle` runs their requests."""
-        await self._acceptor.start(lambda: Connection(self._registry, self.facts, handle))
+    async def start(self, handle: Handle, refuse: Refuse = no_answer) -> None:
+        """Serve the connections; `handle` runs their requests, `refuse` answers those of who is not logged in."""
+        registry, facts, authenticator, secure = self._registry, self.facts, self._authenticator, self._secure
+
+        def accept() -> asyncio.BufferedProtocol:
+            connection = Connection(registry, facts, handle, authenticator, refuse)
+            return connection if secure is None else secure(connection)
+
+        await self._acceptor.start(accept)
 
     def stop(self) -> None:
         """Stop accepting and free the addresses; the registry closes open connections."""

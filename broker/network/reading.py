@@ -23,6 +23,8 @@ class Mute(IntEnum):
     """All requests together hold as much memory as they may."""
     QUOTA = 3
     """Its client is over a quota, until a deadline."""
+    END = 4
+    """It will be closed, after a delay."""
 
 
 class Reading:

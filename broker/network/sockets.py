@@ -102,6 +102,12 @@ class SystemNetwork:
         return await self._loop.create_connection(protocol_factory, host, port)
 
 
+def layer_of(transport: asyncio.Transport, network: Network) -> TransportLayer:
+    """Returns the sending side of a connection: that of its TLS, else one of `network`."""
+    layer: TransportLayer | None = getattr(transport, "layer", None)  # of a TlsTransport, whose module loads OpenSSL
+    return network.make_layer(transport) if layer is None else layer
+
+
 def set_send_buffer(transport: asyncio.BaseTransport, size_bytes: int) -> None:
     """Set SO_SNDBUF of a connection, if it has a socket and the peer has not reset it."""
     connected = transport.get_extra_info("socket")

@@ -1,7 +1,7 @@
 """Sends an outbox's bytes, through the socket's descriptor or through the asyncio transport.
 
 A plaintext connection writes to the descriptor itself: record bytes go from the page cache to the socket by sendfile and are never
-seen by Python. Where there is no such descriptor (TLS, the simulated network), the same outbox reads them and writes to the transport.
+seen by Python. With TLS (tls_transport.py), and where there is no descriptor (the simulated network), the same outbox reads them.
 
 Source: org.apache.kafka.common.network.TransportLayer, PlaintextTransportLayer, SslTransportLayer.
 """

@@ -125,7 +125,7 @@ class ClientServer:
         """Accept connections."""
         assert self._apis is not None and self._lifecycle is not None, "not started"
         for listener in self._listeners:
-            await listener.start(self._apis.handle)
+            await listener.start(self._apis.handle, self._apis.refuse)
         self._node.on_stop(self._stop_listeners)
         self._node.on_stop(self._lifecycle.stop)  # while it still serves: other brokers become leaders first
         self._node.on_stop(self._quorum.shorten_retries)

@@ -134,7 +134,7 @@ class QuorumServer:
         for listener in self._listeners:
             if self._apis is not None and (listener.name in self._node.config.early_listener_names) is is_early:
                 listener.listen()
-                await listener.start(self._apis.handle)
+                await listener.start(self._apis.handle, self._apis.refuse)
 
     def make_channel(self, retry_timeout_ms: int) -> ControllerChannel:
         """Returns a channel to the active controller. Its requests do not wait for those of other channels. It is direct if no other

@@ -26,9 +26,11 @@ from broker.quorum.opening import other_addresses
 from broker.quorum.voters import Address
 from broker.server.client_server import ClientServer
 from broker.server.formatting import format_directories, new_id
+from broker.server.listener_security import ListenerSecurity
 from broker.server.node import Node, StartError
 from broker.server.quorum_server import QuorumServer
 from config.endpoints import Endpoint
+from config.properties import ConfigError
 from config.server import ServerConfig
 from protocol.apis import ListenerKind
 from protocol.errors import KafkaError
@@ -41,6 +43,7 @@ from storage.meta_properties import MetaProperties
 
 if TYPE_CHECKING:
     from broker.cluster.links import ClusterLinks
+    from broker.security.sasl.scram_server import ScramCredentials
 
 logger = logging.getLogger("barnabas.server")
 HOW_TO_FORMAT = "run `barnabas format -t $(barnabas random-uuid)` with the same --config and --override, or set barnabas.auto.format=true"
@@ -75,7 +78,7 @@ class Broker:
         except StartError:
             await self.stop()
             raise
-        except (ListenError, StorageError, KafkaError, OSError) as e:
+        except (ListenError, ConfigError, StorageError, KafkaError, OSError) as e:
             await self.stop()
             raise StartError(str(e)) from e
 
@@ -118,6 +121,9 @@ class Broker:
         config, node = self.config, self._node
         node.on_stop(node.platform.executor.shutdown)
         registry = self._registry = self._make_registry()
+        self._security = ListenerSecurity(
+            config, node.platform, registry, credentials=self._find_credentials, cluster_secret=lambda: b"to come"
+        )
         links = self._make_links(registry)
         for endpoint in config.controller_listeners:
             self.controller_listeners.append(self._bind(endpoint, registry, ListenerKind.CONTROLLER))
@@ -150,6 +156,7 @@ class Broker:
             max_connections_of_ip=limits_by_address(config.max_connections_per_ip_overrides),
             idle_ms=config.connections_max_idle_ms,
             frame_deadline_ms=config.barnabas_frame_deadline_ms,
+            authentication_ms=config.barnabas_authentication_timeout_ms,
             busy_poll_us=config.barnabas_busy_poll_us,
             on_count=node.metrics.connection_count,
             on_refused=node.metrics.request_refused,
@@ -168,6 +175,7 @@ class Broker:
         return links
 
     def _bind(self, endpoint: Endpoint, registry: ConnectionRegistry, kind: ListenerKind = ListenerKind.CLIENT) -> Listener:
+        authenticator, secure = self._security.secure(endpoint.listener_name, endpoint.security_protocol)
         facts = ListenerFacts(
             endpoint.listener_name,
             kind=kind,
@@ -185,10 +193,15 @@ class Broker:
                 send_buffer_bytes=self.config.socket_send_buffer_bytes if is_small else SYSTEM_DEFAULT,
                 receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
             ),
+            authenticator=authenticator,
+            secure=secure,
         )
         self._node.on_stop(listener.stop)
         listener.bind(endpoint.host, endpoint.port)
         return listener
+
+    def _find_credentials(self) -> ScramCredentials:
+        raise NotImplementedError
 
     def _open_directories(self) -> tuple[LogManager, bytes]:
         """Lock the log directories and read their meta.properties. Empty ones are formatted first, if the config asks for it.

@@ -12,6 +12,7 @@ from broker.groups.group_config import GroupConfig
 from broker.metadata.dynamic_configs import LIVE_SETTINGS
 from config.docs import documentation, has_effect
 from config.documentation import own_properties_table
+from config.listener_properties import LISTENER_PROPERTIES
 from config.server import SERVER_PROPERTIES, ServerConfig
 from config.server_rules import NOT_SUPPORTED
 from config.topic import TOPIC_PROPERTIES, LogConfig
@@ -45,7 +46,7 @@ def test_broker_properties_are_read_by_the_broker_or_said_to_have_no_effect() ->
     used = {name for name in SERVER_PROPERTIES if is_read(SERVER_PROPERTIES[name].attribute, ServerConfig)}
     used |= {name for name, topic_name in of_topics.items() if topic_name in used_topic_properties()}
     used |= set(LIVE_SETTINGS)
-    used |= NOT_SUPPORTED.keys() | CHECKED | GROUP_BOUNDS
+    used |= NOT_SUPPORTED.keys() | CHECKED | GROUP_BOUNDS | set(LISTENER_PROPERTIES)
     used |= {twin for name in used for twin in ALSO_MADE_OF.get(name, ())}
 
     assert {name for name in SERVER_PROPERTIES if has_effect(name)} == used
@@ -59,7 +60,7 @@ def test_the_group_coordinator_reads_what_it_is_configured_with() -> None:
     assert [field for field in GroupConfig.__annotations__ if field not in attributes_read("broker/groups")] == []
 
 
-@pytest.mark.parametrize("name", ["num.io.threads", "log.preallocate", "ssl.protocol", "listener.name.plaintext.max.connections"])
+@pytest.mark.parametrize("name", ["num.io.threads", "log.preallocate", "ssl.protocol", "listener.name.plaintext.ssl.protocol"])
 def test_what_has_no_effect_is_known_by_name_family_and_synonym(name: str) -> None:
     assert not has_effect(name)
 

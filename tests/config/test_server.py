@@ -97,8 +97,6 @@ def test_an_empty_host_is_advertised_by_the_machine_s_name() -> None:
         ("PLAINTEXT://a:1,SSL://a:1", "a different port"),
         ("UNKNOWN://a:1", "no security protocol defined for listener UNKNOWN"),
         ("PLAINTEXT://0.0.0.0:9092", "nonroutable address 0.0.0.0"),
-        ("SSL://a:1", "security protocol SSL is not supported yet"),
-        ("SASL_PLAINTEXT://a:1", "security protocol SASL_PLAINTEXT is not supported yet"),
     ],
 )
 def test_wrong_listeners_are_refused(listeners: str, why: str) -> None:

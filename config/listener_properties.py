@@ -1,0 +1,39 @@
+"""Which properties a listener, and a SASL mechanism of it, may have of its own (`listener.name.<listener>.<mechanism>.<property>`)."""
+
+from __future__ import annotations
+
+LISTENER_PROPERTIES = (
+    "connections.max.reauth.ms",
+    "sasl.enabled.mechanisms",
+    "sasl.server.max.receive.size",
+    "ssl.cipher.suites",
+    "ssl.client.auth",
+    "ssl.enabled.protocols",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.engine.factory.class",
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.principal.mapping.rules",
+    "ssl.provider",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+)
+"""What a listener may have of its own."""
+
+MECHANISM_PROPERTIES = ("connections.max.reauth.ms", "sasl.jaas.config", "sasl.server.callback.handler.class")
+"""What a SASL mechanism of a listener may have of its own."""
+
+PREFIX = "listener.name."
+
+
+def has_effect_for_listener(name: str) -> bool:
+    """Whether `name`, which begins with PREFIX, is a property that a listener or a mechanism of it may have."""
+    _, _, of_listener = name.removeprefix(PREFIX).partition(".")
+    _, _, of_mechanism = of_listener.partition(".")
+    return of_listener in LISTENER_PROPERTIES or of_mechanism in MECHANISM_PROPERTIES

@@ -1,0 +1,175 @@
+"""TLS and SASL on listeners, by stock clients: produce, consume in a group, refusals."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaError as KafkaPythonError
+
+from tests.support.broker import BrokerProcess
+from tests.support.secured import FILES, PROTOCOLS, Secured
+
+RECORDS = 2_000
+VALUE = b"v" * 1_000
+LARGE = b"l" * 900_000
+PATIENCE_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def secured() -> Secured:
+    return Secured()
+
+
+@pytest.fixture(scope="module")
+def broker(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path_factory.mktemp("secured") / "broker", secured.settings())
+    broker.port = secured.ports["PLAINTEXT"]
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_librdkafka_produces_and_consumes(broker: BrokerProcess, secured: Secured, protocol: str) -> None:
+    topic = f"librdkafka-{protocol}"
+    producer = Producer({**secured.librdkafka(protocol), "linger.ms": 5, "message.max.bytes": 1_000_000})
+    for number in range(RECORDS):
+        producer.produce(topic, VALUE, key=b"%d" % number)
+        producer.poll(0)
+    producer.produce(topic, LARGE, key=b"large")  # many records of TLS in one frame, and in one answer
+    assert producer.flush(30) == 0
+
+    consumer = Consumer({**secured.librdkafka(protocol), "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    try:
+        read: list[Any] = []
+        while len(read) < RECORDS + 1:
+            messages = consumer.consume(500, timeout=30)
+            assert messages, f"{len(read)} records came"
+            assert [message.error() for message in messages if message.error()] == []
+            read += messages
+    finally:
+        consumer.close()
+
+    assert [message.key() for message in read] == [*(b"%d" % number for number in range(RECORDS)), b"large"]
+    assert {message.value() for message in read} == {VALUE, LARGE}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_kafka_python_produces_and_consumes(broker: BrokerProcess, secured: Secured, protocol: str) -> None:
+    topic = f"kafka-python-{protocol}"
+    producer = KafkaProducer(**secured.kafka_python(protocol))
+    for number in range(100):
+        producer.send(topic, b"%d" % number)
+    producer.flush(30)
+    producer.close()
+
+    consumer = KafkaConsumer(topic, **secured.kafka_python(protocol), auto_offset_reset="earliest", consumer_timeout_ms=15_000)
+    read = []
+    for message in consumer:
+        read.append(message.value)
+        if len(read) == 100:
+            break
+    consumer.close()
+
+    assert read == [b"%d" % number for number in range(100)]
+
+
+def test_who_trusts_another_authority_does_not_connect(broker: BrokerProcess, secured: Secured) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError):
+        _connected(secured, "SSL", ssl.create_default_context(cafile=str(FILES / "other-ca.pem")))
+
+    _wait_for_line(broker, "unknown ca")
+
+
+def test_a_strangers_certificate_is_refused(broker: BrokerProcess, secured: Secured) -> None:
+    context = ssl.create_default_context(cafile=str(FILES / "ca.pem"))
+    context.load_cert_chain(FILES / "stranger.pem", FILES / "stranger.key")
+    with pytest.raises((ssl.SSLError, ConnectionError)), _connected(secured, "SSL", context) as connection:
+        connection.recv(1)
+
+    _wait_for_line(broker, "the peer's certificate")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_both_versions_are_spoken_and_the_end_is_announced(broker: BrokerProcess, secured: Secured, version: ssl.TLSVersion) -> None:
+    """An end without close_notify would raise here: librdkafka takes it for a fault (librdkafka#4293)."""
+    context = ssl.create_default_context(cafile=str(FILES / "ca.pem"))
+    context.minimum_version = context.maximum_version = version
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF if hasattr(ssl, "OP_IGNORE_UNEXPECTED_EOF") else context.options
+    with _connected(secured, "SSL", context) as connection:
+        connection.sendall(b"\xff\xff\xff\xff")  # a frame of -1 bytes closes the connection
+
+        assert connection.recv(1) == b""
+
+
+def test_plain_bytes_on_a_tls_listener_are_one_line(broker: BrokerProcess, secured: Secured) -> None:
+    with socket.create_connection(("127.0.0.1", secured.ports["SSL"]), timeout=10) as connection:
+        connection.sendall(b"\0\0\0\x0a\0\x12\0\0\0\0\0\0\xff\xff")
+        assert b"\0\x12" not in connection.recv(100)  # an alert, and no answer
+
+    _wait_for_line(broker, "the peer does not speak TLS")
+
+
+def test_before_the_login_nothing_else_is_served(broker: BrokerProcess, secured: Secured) -> None:
+    metadata = b"\0\0\0\x0c\0\x03\0\0\0\0\0\0\xff\xff\0\0"
+    with socket.create_connection(("127.0.0.1", secured.ports["SASL_PLAINTEXT"]), timeout=10) as connection:
+        connection.sendall(metadata)
+        assert connection.recv(100) == b""
+
+    _wait_for_line(broker, "Unexpected Kafka request of type METADATA during SASL handshake")
+
+
+def test_a_frame_above_the_limit_closes_before_the_login(broker: BrokerProcess, secured: Secured) -> None:
+    with socket.create_connection(("127.0.0.1", secured.ports["SASL_PLAINTEXT"]), timeout=10) as connection:
+        connection.sendall((524_289).to_bytes(4) + b"\0\x12")
+        assert connection.recv(100) == b""
+
+
+def test_what_the_settings_lack_is_one_line(tmp_path: Path) -> None:
+    secured = Secured()
+    settings = secured.settings(sasl_enabled_mechanisms="GSSAPI")
+    broker = BrokerProcess(tmp_path / "broker", settings)
+    broker.port = secured.ports["PLAINTEXT"]
+
+    with pytest.raises(AssertionError):
+        broker.start()
+
+    assert "GSSAPI (Kerberos) is not supported; set sasl.enabled.mechanisms" in broker.log_path.read_text()
+    assert "Traceback" not in broker.log_path.read_text()
+
+
+def test_a_wrong_password_is_refused_in_kafkas_words(broker: BrokerProcess, secured: Secured) -> None:
+    errors: list[KafkaError] = []
+    producer = Producer({**secured.librdkafka("SASL_SSL", password="guessed"), "error_cb": errors.append, "log_level": 0})
+    _wait_until(lambda: (producer.poll(0.1), len(errors) > 1)[1])
+
+    assert any(error.code() == KafkaError._AUTHENTICATION for error in errors)
+    assert any("Authentication failed: Invalid username or password" in error.str() for error in errors)
+    with pytest.raises(KafkaPythonError):
+        KafkaProducer(**secured.kafka_python("SASL_PLAINTEXT", password="guessed"), bootstrap_timeout_ms=3_000)
+    assert "guessed" not in broker.log_path.read_text()
+
+
+def _connected(secured: Secured, protocol: str, context: ssl.SSLContext) -> ssl.SSLSocket:
+    plain = socket.create_connection(("127.0.0.1", secured.ports[protocol]), timeout=10)
+    return context.wrap_socket(plain, server_hostname="localhost")
+
+
+def _wait_for_line(broker: BrokerProcess, text: str) -> None:
+    _wait_until(lambda: text in broker.log_path.read_text())
+
+
+def _wait_until(is_reached: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not is_reached():
+        assert time.monotonic() < deadline_s, "it does not come"
+        time.sleep(0.02)

@@ -1,0 +1,66 @@
+"""A secured broker for tests: listeners of all four security protocols, and what clients need to connect to each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.ports import HOST, free_ports
+
+FILES = Path(__file__).parent.parent / "broker" / "security" / "tls" / "files"
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+USER, PASSWORD = "alice", "wonder land"
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+class Secured:
+    """Ports and settings. The listener PLAINTEXT is for administration, and for the broker itself."""
+
+    def __init__(self) -> None:
+        self.ports = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
+
+    def bootstrap(self, protocol: str) -> str:
+        return f"{HOST}:{self.ports[protocol]}"
+
+    def settings(self, **changes: str) -> dict[str, str]:
+        """The properties of the broker; `changes` with `_` for `.`."""
+        jaas = f'{PLAIN_MODULE} required user_{USER}="{PASSWORD}";'
+        return {
+            "listeners": ",".join(f"{protocol}://{self.bootstrap(protocol)}" for protocol in PROTOCOLS),
+            "inter.broker.listener.name": "PLAINTEXT",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.key": one_line("server.key"),
+            "ssl.keystore.certificate.chain": one_line("server.pem"),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.certificates": one_line("ca.pem"),
+            "listener.name.ssl.ssl.client.auth": "requested",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas,
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": jaas,
+        } | {name.replace("_", "."): value for name, value in changes.items()}
+
+    def librdkafka(self, protocol: str, *, password: str = PASSWORD) -> dict[str, str]:
+        """How confluent-kafka connects."""
+        conf = {"bootstrap.servers": self.bootstrap(protocol), "security.protocol": protocol}
+        if "SSL" in protocol:
+            conf |= {"ssl.ca.location": str(FILES / "ca.pem")}
+        if protocol == "SSL":
+            conf |= {"ssl.certificate.location": str(FILES / "client.pem"), "ssl.key.location": str(FILES / "client.key")}
+        if "SASL" in protocol:
+            conf |= {"sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": password}
+        return conf
+
+    def kafka_python(self, protocol: str, *, password: str = PASSWORD) -> dict[str, str]:
+        """How kafka-python connects."""
+        conf = {"bootstrap_servers": self.bootstrap(protocol), "security_protocol": protocol}
+        if "SSL" in protocol:
+            conf |= {"ssl_cafile": str(FILES / "ca.pem")}
+        if protocol == "SSL":
+            conf |= {"ssl_certfile": str(FILES / "client.pem"), "ssl_keyfile": str(FILES / "client.key")}
+        if "SASL" in protocol:
+            conf |= {"sasl_mechanism": "PLAIN", "sasl_plain_username": USER, "sasl_plain_password": password}
+        return conf
+
+
+def one_line(name: str) -> str:
+    """PEM's text as a value of --override."""
+    return (FILES / name).read_text()
