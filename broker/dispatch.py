@@ -163,7 +163,7 @@ class KafkaApis:
             if route.has_request_tags:
                 position = skip_tags(frame, position)
             request, _ = route.decode(frame, position, self._entries_max)
-            context = RequestContext(api_key, api_version, correlation_id, "", facts, self._now_ns() // NS_PER_MS)
+            context = RequestContext(api_key, api_version, correlation_id, "", facts, self._now_ns() // NS_PER_MS, OPEN_ACCESS)
             return route.encode(correlation_id, self.response_to_failure(route, context, request, KafkaError(error)))
         except (CloseConnection, DecodeError, TooManyEntriesError):
             return []
