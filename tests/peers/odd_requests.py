@@ -14,7 +14,7 @@ from tests.peers.odd_data_requests import EPOCHS, FETCH, LIST_OFFSETS, METADATA,
 from tests.peers.odd_group_requests import DELETIONS, GROUPS
 from tests.peers.odd_quota_requests import QUOTAS
 from tests.peers.odd_request import OddRequest, Row, batch, committing, produce, topic
-from tests.peers.odd_security_requests import ACLS, PRODUCERS
+from tests.peers.odd_security_requests import ACLS, PRODUCERS, SCRAM
 
 PREPARATION: list[tuple[Any, int]] = [
     (
@@ -51,6 +51,7 @@ _TABLES: dict[str, list[Row]] = {
     "delete": DELETIONS,
     "InitProducerId": PRODUCER_IDS,
     "ACLs": ACLS,
+    "SCRAM": SCRAM,
     "DescribeProducers": PRODUCERS,
     "OffsetForLeaderEpoch": EPOCHS,
     "configs": CONFIGS,

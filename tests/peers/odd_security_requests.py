@@ -1,13 +1,19 @@
-"""Odd but legal requests about ACLs and producers. See odd_requests.py."""
+"""Odd but legal requests about ACLs, SCRAM credentials and producers. See odd_requests.py."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from protocol.messages.describe_acls import DescribeAclsRequest
 from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from tests.peers.odd_request import Row
 
 
@@ -47,6 +53,54 @@ ACLS: list[Row] = [
     *((f"delete v{version}", DeleteAclsRequest(filters=[deleting(), deleting()]), version) for version in (1, 2, 3)),
     ("delete nothing", DeleteAclsRequest(), 3),
     ("delete of no kind", DeleteAclsRequest(filters=[deleting(operation=0)]), 3),
+]
+
+
+def setting(name: str, mechanism: int = 1, iterations: int = 4096, salted: bytes = b"salted") -> AlterUserScramCredentialsRequest:
+    upsertion = ScramCredentialUpsertion(name=name, mechanism=mechanism, iterations=iterations, salt=b"salt", salted_password=salted)
+    return AlterUserScramCredentialsRequest(upsertions=[upsertion])
+
+
+def removing(*names: str, mechanism: int = 1) -> AlterUserScramCredentialsRequest:
+    return AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name=name, mechanism=mechanism) for name in names])
+
+
+def telling(*names: str) -> DescribeUserScramCredentialsRequest:
+    return DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names])
+
+
+SCRAM: list[Row] = [
+    ("describe all of none", DescribeUserScramCredentialsRequest(users=None), 0),
+    *((f"set mechanism {mechanism}", setting("a", mechanism), 0) for mechanism in (1, 2, 0, 3, -1)),
+    *((f"set {rounds} rounds", setting("a", 1, rounds), 0) for rounds in (-1, 0, 4095, 8192, 16384, 16385)),
+    ("set without a name", setting(""), 0),
+    ("set without a name nor a mechanism", setting("", 9), 0),
+    ("set an empty salted password", setting("b", salted=b""), 0),
+    (
+        "set without a salt",
+        AlterUserScramCredentialsRequest(
+            upsertions=[ScramCredentialUpsertion(name="saltless", mechanism=1, iterations=4096, salted_password=b"p")]
+        ),
+        0,
+    ),
+    ("set twice", AlterUserScramCredentialsRequest(upsertions=[*setting("c", 1).upsertions, *setting("c", 2).upsertions]), 0),
+    ("set and remove", AlterUserScramCredentialsRequest(upsertions=setting("a").upsertions, deletions=removing("a").deletions), 0),
+    ("alter nothing", AlterUserScramCredentialsRequest(), 0),
+    ("remove who has none", removing("nobody"), 0),
+    ("remove who has none, twice", removing("nobody", "nobody"), 0),
+    ("remove twice", removing("a", "a"), 0),
+    ("remove three times", removing("a", "a", "a"), 0),
+    ("remove without a name", removing(""), 0),
+    ("remove mechanism 7", removing("a", mechanism=7), 0),
+    ("describe one", telling("a"), 0),
+    ("describe who has none", telling("nobody"), 0),
+    ("describe nobody", telling(""), 0),
+    ("describe one twice", telling("a", "a"), 0),
+    ("describe one who has none three times", telling("nobody", "nobody", "nobody"), 0),
+    ("remove the saltless", removing("saltless"), 0),
+    ("describe all", telling(), 0),
+    ("remove", removing("a"), 0),
+    ("describe what is left", telling("a"), 0),
 ]
 
 PRODUCERS: list[Row] = [

@@ -91,6 +91,16 @@ COMMANDS = [
     (CONFIGS, "--entity-type clients --entity-name c --alter --delete-config producer_byte_rate"),
     (CONFIGS, "--entity-type clients --describe"),
     (CONFIGS, "--entity-type clients --entity-name c --alter --delete-config request_percentage"),
+    (CONFIGS, "--entity-type users --entity-name alice --alter --add-config SCRAM-SHA-256=[password=alice-secret]"),
+    (CONFIGS, "--entity-type users --entity-name alice --alter --add-config SCRAM-SHA-512=[iterations=8192,password=alice-secret]"),
+    (CONFIGS, "--entity-type users --entity-name bob --alter --add-config SCRAM-SHA-256=[iterations=4095,password=bob-secret]"),
+    (CONFIGS, "--entity-type users --entity-name bob --alter --add-config SCRAM-SHA-256=[iterations=16385,password=bob-secret]"),
+    (CONFIGS, "--entity-type users --entity-name alice --describe"),
+    (CONFIGS, "--entity-type users --describe"),
+    (CONFIGS, "--entity-type users --entity-name alice --alter --delete-config SCRAM-SHA-256"),
+    (CONFIGS, "--entity-type users --entity-name alice --alter --delete-config SCRAM-SHA-256"),
+    (CONFIGS, "--entity-type users --entity-name bob --alter --delete-config SCRAM-SHA-512"),
+    (CONFIGS, "--user alice --describe"),
 ]
 
 # An alteration is answered once the controller has it, and the broker takes it on a moment later, Kafka's in steps: its synonyms
@@ -102,6 +112,8 @@ IN_TIME = {
     "--entity-type ips --entity-name 10.0.0.1 --describe": re.compile("connection_creation_rate=5"),
     "--entity-type users --entity-default --describe": re.compile("controller_mutation_rate=3"),
     "--entity-type clients --describe": re.compile(r"(?s)^(?!.*producer_byte_rate)"),
+    "--entity-type users --entity-name alice --describe": re.compile("SCRAM-SHA-512=iterations=8192"),
+    "--user alice --describe": re.compile(r"(?s)^(?!.*SCRAM-SHA-256)"),
     "--list": re.compile(r"(?s)^(?!.*\bassigned\b)"),
 }
 IN_TIME_S = 30.0
