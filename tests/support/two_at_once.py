@@ -42,6 +42,7 @@ LONGEST = (
     "tests/clients",
     "tests/streams",
     "tests/connect",
+    "tests/flink",
     "tests/barnabas",
     "tests/storage",
     "tests/mixed/test_takeover.py",
