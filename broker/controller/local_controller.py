@@ -25,6 +25,8 @@ from broker.controller.silence_reports import AskOnce, SilenceReports
 from broker.metadata.change_log import ChangeLog
 from broker.observability.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
 from broker.security.authorizer.access import OPEN_ACCESS, Access
+from broker.security.quotas.controller_mutation_quota import ControllerMutationQuotaManager
+from broker.security.quotas.mutations import UNCOUNTED, Mutations, Uncounted
 from protocol.apis import ListenerKind
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -63,6 +65,11 @@ Response = TypeVar("Response")
 
 ADD_RAFT_VOTER_KEY = 80
 
+# From these versions on what is over a quota of mutations is refused; what older ones ask for is done, and throttled afterwards (KIP-599).
+CREATE_TOPICS_STRICT_VERSION_MIN = 6
+DELETE_TOPICS_STRICT_VERSION_MIN = 5
+CREATE_PARTITIONS_STRICT_VERSION_MIN = 3
+
 
 class LocalController:
     """Satisfies QuorumListener, to be registered behind the MetadataPublisher.
@@ -83,6 +90,7 @@ class LocalController:
         listener_name: str = "",
         prove: Prove | None = None,
         ask: AskOnce | None = None,
+        quotas: ControllerMutationQuotaManager | None = None,
     ) -> None:
         self._make_controller = make_controller
         self._bootstrap = bootstrap
@@ -98,6 +106,7 @@ class LocalController:
         self._changes = ChangeLog(clock)
         self._isr_refusals = LimitedLog(logger, clock, lines_max=PARTITION_LINES_MAX, interval_ms=PARTITION_LINES_INTERVAL_MS)
         self._clock = clock
+        self.mutation_quotas = quotas or ControllerMutationQuotaManager(window_ms=1000, windows_count=11)
         self._session_check: Timer | None = None
         self._periodic: PeriodicElections | None = None  # while this node leads
 
@@ -186,22 +195,36 @@ class LocalController:
         self, request: CreateTopicsRequest, client: RequestContext | None = None, *, is_automatic: bool = False
     ) -> CreateTopicsResponse:
         with self._logging_refusal("topics not created", client):
-            steps = self._active.topics.create_topics(request)
+            mutations = self._mutations(client, CREATE_TOPICS_STRICT_VERSION_MIN)
+            steps = self._active.topics.create_topics(request, mutations.count)
             if is_automatic:
                 return await self._writes.append_steps(steps)
-            return await self._writes.append_steps(steps, lambda response: self._changes.topics_created(request, response, client))
+            response = await self._writes.append_steps(steps, lambda response: self._changes.topics_created(request, response, client))
+            return mutations.tell(response)
 
     async def delete_topics(
         self, request: DeleteTopicsRequest, version: int, client: RequestContext | None = None, access: Access = OPEN_ACCESS
     ) -> DeleteTopicsResponse:
         with self._logging_refusal("topics not deleted", client):
-            steps = self._active.topics.delete_topics(request, version, access)
-            return await self._writes.append_steps(steps, lambda response: self._changes.topics_deleted(response, client))
+            mutations = self._mutations(client, DELETE_TOPICS_STRICT_VERSION_MIN)
+            steps = self._active.topics.delete_topics(request, version, access, mutations.count)
+            response = await self._writes.append_steps(steps, lambda response: self._changes.topics_deleted(response, client))
+            return mutations.tell(response)
 
     async def create_partitions(self, request: CreatePartitionsRequest, client: RequestContext | None = None) -> CreatePartitionsResponse:
         with self._logging_refusal("partitions not added", client):
-            steps = self._active.topics.create_partitions(request)
-            return await self._writes.append_steps(steps, lambda response: self._changes.partitions_added(request, response, client))
+            mutations = self._mutations(client, CREATE_PARTITIONS_STRICT_VERSION_MIN)
+            steps = self._active.topics.create_partitions(request, mutations.count)
+            told: Callable[[Any], None] = lambda response: self._changes.partitions_added(request, response, client)  # noqa: E731
+            return mutations.tell(await self._writes.append_steps(steps, told))
+
+    def _mutations(self, client: RequestContext | None, strict_version_min: int) -> Uncounted:
+        """What counts the partitions that a request creates or deletes. Those of topics that a broker creates itself do not count."""
+        if client is None or not self.mutation_quotas.is_enabled:
+            return UNCOUNTED
+        user = client.connection.principal.partition(":")[2]
+        is_strict = client.api_version >= strict_version_min
+        return Mutations(self.mutation_quotas, user, client.client_id, self._clock.monotonic_ms, is_strict=is_strict)
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, client: RequestContext | None = None

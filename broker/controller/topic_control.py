@@ -56,8 +56,16 @@ Result = TypeVar("Result")
 Compute = Callable[[Topic, int], Steps[tuple[Sequence[Any], Result]]]
 """Computes a topic's records and its answer, given how many records there are before its own."""
 
+CountMutations = Callable[[int], None]
+"""Counts partitions that a client has created or deleted. Raises KafkaError THROTTLING_QUOTA_EXCEEDED if it may not, which refuses their
+topic."""
+
 Brokers = Mapping[int, BrokerImage]
 """The facts on which the computing of a topic's records began. It starts again if they have changed meanwhile."""
+
+
+def count_nothing(partitions_count: int) -> None:
+    """For who has no quota."""
 
 
 class TopicControl:
@@ -85,7 +93,7 @@ class TopicControl:
         self._node_id = node_id
         self._replicas_max = replicas_max
 
-    def create_topics(self, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
+    def create_topics(self, request: CreateTopicsRequest, count: CountMutations = count_nothing) -> Steps[CreateTopicsResponse]:
         """Raises KafkaError POLICY_VIOLATION when the request asks for too much at once; other errors are in the response."""
         # Before any topic is checked, as in Kafka since 4.0: a request for too many has no errors of single topics.
         check_records_count(sum(map(self.partitions_asked_for, request.topics)))
@@ -95,7 +103,12 @@ class TopicControl:
         if not self._fits_if_all_are_accepted(sum(map(self._count_creation_records, topics))):
             yield from self._check_fits(topics, self._create_topic)
         results = yield from self._each(
-            topics, self._create_topic, _failed_creation, self._takes_steps, is_validated_only=request.validate_only
+            topics,
+            self._create_topic,
+            _failed_creation,
+            self._takes_steps,
+            lambda result, records_count: count(result.num_partitions),
+            is_validated_only=request.validate_only,
         )
         results += [_failed_creation(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in duplicates]
         if len(topics) < len(once):
@@ -103,7 +116,9 @@ class TopicControl:
             results.append(_failed_creation(CLUSTER_METADATA_TOPIC, ErrorCode.INVALID_REQUEST, why))
         return CreateTopicsResponse(topics=results)
 
-    def delete_topics(self, request: DeleteTopicsRequest, version: int, access: Access = OPEN_ACCESS) -> Steps[DeleteTopicsResponse]:
+    def delete_topics(
+        self, request: DeleteTopicsRequest, version: int, access: Access = OPEN_ACCESS, count: CountMutations = count_nothing
+    ) -> Steps[DeleteTopicsResponse]:
         """Raises KafkaError where topics may not be deleted at all. `access` says which ones the client may delete and describe."""
         if not self._config.delete_topic_enable:
             if version < 3:
@@ -120,6 +135,11 @@ class TopicControl:
                 why = "This server does not host this topic-partition."
                 results.append(failed_deletion(name, topic_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why))
                 continue
+            try:
+                count(len(topic.partitions))
+            except KafkaError as error:
+                results.append(failed_deletion(name, topic_id, error.code, error.message))
+                continue
             step.append(RemoveTopicRecord(topic_id=topic_id))
             results.append(DeletableTopicResult(name=name, topic_id=topic_id, error_message=None))
             if pace.is_due(1 + len(topic.partitions)):
@@ -128,7 +148,7 @@ class TopicControl:
         yield step
         return DeleteTopicsResponse(responses=results)
 
-    def create_partitions(self, request: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
+    def create_partitions(self, request: CreatePartitionsRequest, count: CountMutations = count_nothing) -> Steps[CreatePartitionsResponse]:
         """Raises KafkaError POLICY_VIOLATION when the request asks for too much at once; other errors are in the response."""
         duplicates = find_duplicates(request.topics, attrgetter("name"))
         topics = [topic for topic in request.topics if topic.name not in duplicates]
@@ -136,7 +156,12 @@ class TopicControl:
         if not self._fits_if_all_are_accepted(sum(max(topic.count, 0) for topic in topics)):
             yield from self._check_fits(topics, self._add_partitions)
         results += yield from self._each(
-            topics, self._add_partitions, _failed_addition, self._addition_takes_steps, is_validated_only=request.validate_only
+            topics,
+            self._add_partitions,
+            _failed_addition,
+            self._addition_takes_steps,
+            lambda result, records_count: count(records_count),
+            is_validated_only=request.validate_only,
         )
         return CreatePartitionsResponse(results=results)
 
@@ -146,10 +171,12 @@ class TopicControl:
         compute: Compute[Topic, Result],
         refuse: Callable[[str, ErrorCode, str | None], Result],
         takes_steps: Callable[[Topic], bool],
+        count: Callable[[Result, int], None],
         *,
         is_validated_only: bool,
     ) -> Steps[list[Result]]:
-        """Compute the records of each topic, many small ones to a step, and each topic's answer.
+        """Compute the records of each topic, many small ones to a step, and each topic's answer. `count` gets the answer and the number of
+        records of each topic that is not refused, and may refuse it; as in Kafka, also of what is only validated.
 
         If computing a topic's records `takes_steps`, earlier records are appended first, and its own have a step to themselves."""
         results: list[Result] = []
@@ -161,7 +188,9 @@ class TopicControl:
                 step = []
             records: Sequence[Any] = ()
             try:
-                records, result = yield from compute(topic, len(step))
+                made, result = yield from compute(topic, len(step))
+                count(result, len(made))
+                records = made
             except KafkaError as error:
                 if error.code is ErrorCode.POLICY_VIOLATION:
                     raise

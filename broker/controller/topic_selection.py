@@ -116,5 +116,5 @@ class _DeletionRights:
         return allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name), allows(AclOperation.DELETE, ResourceType.TOPIC, name)
 
 
-def failed_deletion(name: str | None, topic_id: bytes, code: ErrorCode, message: str) -> DeletableTopicResult:
+def failed_deletion(name: str | None, topic_id: bytes, code: ErrorCode, message: str | None) -> DeletableTopicResult:
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)

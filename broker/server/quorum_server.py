@@ -188,6 +188,7 @@ class QuorumServer:
             listener_name=config.inter_broker_listener_name,
             prove=None if detector is None else detector.prove,
             ask=self.links.ask_once if self.links is not None and self.links.silence_ms else None,
+            quotas=node.quotas.controller_mutation,
         )
         authorized = self._authorized_controller = AuthorizedController(controller, has_authorizer=self.authorizer is not None)
         quorum.register(controller)

@@ -7,7 +7,7 @@ leaders, after 20 s at the latest.
 - A duplicate topic is refused with INVALID_REQUEST. More than 10,000 at once: POLICY_VIOLATION for all (Kafka 4.3 answers
 UNKNOWN_SERVER_ERROR here, and creates 10,000).
 
-Not done: the request's timeout, unless it is over at once (REQUEST_TIMED_OUT for every topic); controller mutation quotas (v3).
+Not done: the request's timeout, unless it is over at once (REQUEST_TIMED_OUT for every topic).
 
 Source: ControllerApis.createPartitions, ReplicationControlManager.createPartitions.
 """

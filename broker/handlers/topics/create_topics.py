@@ -7,11 +7,11 @@ after 20 s at the latest.
 - A duplicate name is refused with INVALID_REQUEST. More than 10,000 metadata records at once: POLICY_VIOLATION for all.
 - validate_only checks everything and creates nothing.
 
-Version notes: v4 defaults. v5 partitions, replicas and configs in the response. v7 topic ids.
+Version notes: v4 defaults. v5 partitions, replicas and configs in the response. v6 THROTTLING_QUOTA_EXCEEDED for topics over the client's
+quota of mutations; in earlier versions they are created, and the client is throttled (KIP-599). v7 topic ids.
 
 Not done: the request's timeout, unless it is over at once (REQUEST_TIMED_OUT for every topic), since the embedded controller answers in
-milliseconds or not at all; create.topic.policy.class.name;
-controller mutation quotas (v6).
+milliseconds or not at all; create.topic.policy.class.name.
 
 Source: ControllerApis.createTopics, ReplicationControlManager.createTopics (KIP-464, KIP-525).
 """

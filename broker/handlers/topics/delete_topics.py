@@ -6,9 +6,10 @@ directories are renamed, so that a new topic of the same name gets its partition
 - Every name and id is answered: librdkafka takes an empty result for a bug.
 - With delete.topic.enable=false: TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
 
-Version notes: v5 error messages. v6 topics by name or by id; a topic named in both ways is refused.
+Version notes: v5 error messages, and THROTTLING_QUOTA_EXCEEDED as v6 of CreateTopics. v6 topics by name or by id; a topic named in both
+ways is refused.
 
-Not done: the request's timeout, unless it is over at once (REQUEST_TIMED_OUT for every topic); controller mutation quotas (v5).
+Not done: the request's timeout, unless it is over at once (REQUEST_TIMED_OUT for every topic).
 
 Source: ControllerApis.deleteTopics (KIP-516).
 """
