@@ -43,7 +43,8 @@ class AtomicWriter(TransactionalClient):
 
 
 class Copier(TransactionalClient):
-    """Copies the records of one partition to others, and commits its position in the same transaction."""
+    """Copies the records of one partition to others, and commits its position in the same transaction, with the leader epoch: its next
+    instance then asks no leader of an earlier one, which may not have so many records (KIP-320)."""
 
     def __init__(self, *arguments: Any, source: Key, group: str, **more: Any) -> None:
         super().__init__(*arguments, **more)
@@ -66,6 +67,7 @@ class Copier(TransactionalClient):
             error = response.error_code or (0 if told is None else told.error_code)
             if error == 0 and told is not None:
                 offset = max(told.committed_offset, 0)
+                self.note_leader_epoch(self._source, told.committed_leader_epoch)
                 self.ledger.saw_committed_offset(self.name, self._source, offset, self.now_s)
                 self.note(f"begins at {topic}-{partition}@{offset}")
                 return offset
@@ -114,11 +116,10 @@ class Copier(TransactionalClient):
         if not self._versions.bumps_epochs:
             await self._add_group()
         topic, partition = self._source
-        topics = [
-            TxnOffsetCommitRequestTopic(
-                name=topic, partitions=[TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)]
-            )
-        ]
+        position = TxnOffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_leader_epoch=self.leader_epoch_of(self._source)
+        )
+        topics = [TxnOffsetCommitRequestTopic(name=topic, partitions=[position])]
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id, group_id=self._group, producer_id=producer_id, producer_epoch=epoch, topics=topics
         )

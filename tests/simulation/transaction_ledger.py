@@ -26,7 +26,7 @@ OPEN, COMMITTED, ABORTED, UNKNOWN = "open", "ok", "fail", "info"
 @dataclass(slots=True, eq=False)
 class Attempt:
     """One transaction as its client sees it. `asked`: whether to commit; None before it has asked. `decided`: what the coordinator has
-    written that it is to be; None before."""
+    written that it is to be; None before. `is_misjudged`: a coordinator was asked for the end whose office another broker has by now."""
 
     number: int
     client: str
@@ -39,6 +39,7 @@ class Attempt:
     asked: bool | None = None
     decided: bool | None = None
     is_touched: bool = False
+    is_misjudged: bool = False
     outcome: str = OPEN
     ended_s: float = 0.0
 

@@ -41,6 +41,7 @@ class TransactionWatch:
         self._history = history
         self._trace = trace
         self._request: Any = None  # the EndTxn that is being decided
+        self._coordinator_epochs: dict[int, int] = {}  # the newest of each partition of __transaction_state
         self._prepared: dict[int, tuple[int, bool]] = {}  # by producer id: epoch and outcome of a transaction that is not complete
         self.markers: list[WrittenMarker] = []
         """All that came to their partitions, from coordinators and from those that send them again."""
@@ -51,6 +52,7 @@ class TransactionWatch:
             for owner, name, before in (
                 (TransactionCoordinatorShard, "_write_outcome", self._decides),
                 (TransactionCoordinatorShard, "_send_markers", self._sends_markers),
+                (TransactionCoordinatorShard, "on_loaded", self._takes_office),
                 (LocalMarkers, "write", self._writes_markers),
                 (GroupCoordinator, "commit_transactional_offsets", self._commits_offsets),
             ):
@@ -64,6 +66,7 @@ class TransactionWatch:
 
         def wrapper(shard: Any, transactional_id: str, request: Any, *more: Any) -> Any:
             self._request = request
+            self._note_misjudged(shard, request)
             try:
                 return method(shard, transactional_id, request, *more)
             finally:
@@ -82,6 +85,17 @@ class TransactionWatch:
         return wrapper
 
     # -- the coordinator -----------------------------------------------------------------------------------------------
+
+    def _takes_office(self, shard: TransactionCoordinatorShard) -> None:
+        partition, epoch = shard._shard.partition, shard._shard.leader_epoch
+        self._coordinator_epochs[partition] = max(self._coordinator_epochs.get(partition, epoch), epoch)
+
+    def _note_misjudged(self, shard: TransactionCoordinatorShard, request: Any) -> None:
+        """A coordinator that has not heard of its successor knows nothing of the transaction that this one has begun for a partition's
+        leader (Kafka's neither)."""
+        attempt = self._ledger.current(tuple(request.producer))
+        if attempt is not None and shard._shard.leader_epoch < self._coordinator_epochs.get(shard._shard.partition, -1):
+            attempt.is_misjudged = True
 
     def _decides(self, shard: TransactionCoordinatorShard, transactional_id: str, prepared: Any, *_: Any) -> None:
         self._prepared[prepared.producer_id] = prepared.producer_epoch, prepared.is_commit

@@ -42,7 +42,9 @@ GROUP = "copiers"
 LEVELS, LEVEL_WEIGHTS = (0, 1, 2), (1, 1, 3)
 TIMEOUTS_MS = (1_000, 3_000)
 ABORT_INTERVAL_MS = 300
-END_MAX_S = 20.0  # after everybody is at rest all transactions have ended by then
+END_MAX_S = 60.0
+"""After everybody is at rest all transactions have ended by then. A follower whose connection was reset at its leader's end alone waits
+30 s for an answer (replica.socket.timeout.ms), and a partition with too few in sync takes no marker meanwhile."""
 SOURCES: list[Key] = [(SOURCE, partition) for partition in range(PARTITIONS_COUNT)]
 COPIES: list[Key] = [(COPY, partition) for partition in range(PARTITIONS_COUNT)]
 

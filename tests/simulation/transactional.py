@@ -175,9 +175,11 @@ class TransactionalClient(Fetcher, ABC):
 
     def _is_explained(self, error: int) -> bool:
         """From transaction version 2 on a commit that comes after the coordinator's own abort looks like a retry of that (FROM_2 in
-        broker/transactions/end_transaction.py, as Kafka's)."""
+        broker/transactions/end_transaction.py, as Kafka's), and one that comes to a former coordinator like the end of nothing."""
         attempt = self.attempt
-        return attempt is not None and (attempt.is_touched or (error == ErrorCode.INVALID_TXN_STATE and attempt.decided is False))
+        if attempt is None or attempt.is_touched:
+            return attempt is not None
+        return error == ErrorCode.INVALID_TXN_STATE and (attempt.decided is False or attempt.is_misjudged)
 
     async def _identify(self, known: Producer) -> None:
         """Get a producer id and epoch, which fences the instances before; with `known` a new epoch for this one."""
