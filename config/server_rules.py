@@ -37,7 +37,6 @@ _KNOWN_PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.")
 
 # Set to anything but its default, each of these would change who may do what or where data goes; none of it is here yet.
 NOT_SUPPORTED = {
-    "authorizer.class.name": "authorizers are not supported yet",
     "create.topic.policy.class.name": "policies written in Java cannot be loaded",
     "alter.config.policy.class.name": "policies written in Java cannot be loaded",
     "client.quota.callback.class": "callbacks written in Java cannot be loaded",

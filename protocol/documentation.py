@@ -45,7 +45,7 @@ These are the differences that a client or an operator can notice. Everywhere el
 difference is a bug.
 
 ### Not there yet
-- Security: there are no ACLs or delegation tokens. Quotas of users, client ids and IP addresses are stored and
+- Security: there are no delegation tokens. Quotas of users, client ids and IP addresses are stored and
   described, and throttle nothing yet.
 - Share groups and streams groups. Their records in `__consumer_offsets` are left alone. Kafka Streams runs with
   `group.protocol=classic`, its default; with `streams` it says that the cluster does not support it.
@@ -69,6 +69,13 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - `barnabas.max.connections`, `barnabas.max.connections.per.ip` and `barnabas.queued.max.request.bytes` are finite; the corresponding
   limits of Kafka are off by default. Request memory counts as bytes arrive; Kafka reserves the declared size. When it is short,
   connections that hold more than their share wait, and connections whose peers send nothing are closed.
+
+### Rights
+- A wildcard rule covers every name, as the MATCH filter of DescribeAcls says. In Kafka a DENY for all groups does not reach a group `*a`.
+- Who may not alter a resource's configs is told so first. Kafka's broker looks at their form before its controller looks at the rights.
+- Answers to requests without a right on the cluster say which right that is; Kafka's have all of the request in them.
+- A broker creates a topic that a Metadata request asks for after its own look at the client's rights; Kafka's controller looks again.
+- A request with a replica's id and without CLUSTER_ACTION takes no consumer's place in the cache of fetch sessions.
 
 ### Produce
 - Requests of one connection are answered in order, as by Kafka. If all unanswered requests before it are Produces that wait for their

@@ -13,12 +13,6 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.unreachable_brokers import UnreachableBrokers
 from protocol.errors import ErrorCode
 
-ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-"""READ WRITE CREATE DELETE ALTER DESCRIBE DESCRIBE_CONFIGS ALTER_CONFIGS: there is no authorizer, so everything is allowed."""
-
-ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-"""CREATE ALTER DESCRIBE CLUSTER_ACTION DESCRIBE_CONFIGS ALTER_CONFIGS IDEMPOTENT_WRITE."""
-
 OPERATIONS_NOT_ASKED = -(2**31)
 
 _RESERVED_DIRECTORIES_MAX = 100

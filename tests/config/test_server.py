@@ -155,7 +155,7 @@ def test_a_node_of_a_cluster_is_accepted(settings: dict[str, str]) -> None:
 
 
 def test_settings_that_would_be_silently_dropped_are_refused() -> None:
-    assert "authorizers are not supported yet" in refusal(authorizer_class_name="com.example.MyAuthorizer")
+    assert "other authorizers, written in Java, cannot be loaded" in refusal(authorizer_class_name="com.example.MyAuthorizer")
     assert "cannot be loaded" in refusal(create_topic_policy_class_name="x.Policy")
     assert "tiered storage" in refusal(remote_log_storage_system_enable="true")
 

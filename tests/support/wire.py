@@ -18,8 +18,9 @@ CLIENT_ID = "wire-test"
 class WireClient:
     """One connection. Requests may be sent ahead of reading answers; `receive` returns them in order."""
 
-    def __init__(self, host: str, port: int, *, timeout_s: float = TIMEOUT_S) -> None:
-        self._socket = socket.create_connection((host, port), timeout=timeout_s)
+    def __init__(self, host: str, port: int, *, timeout_s: float = TIMEOUT_S, source_host: str | None = None) -> None:
+        source = None if source_host is None else (source_host, 0)
+        self._socket = socket.create_connection((host, port), timeout=timeout_s, source_address=source)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sent: list[tuple[int, int]] = []  # API key and version of the requests that are not answered yet
 

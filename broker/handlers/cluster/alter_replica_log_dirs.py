@@ -12,8 +12,6 @@ that is, and for every move to begin while any log directory is; INVALID_TOPIC_E
 
 Version notes: v2 is flexible.
 
-Not done: authorisation.
-
 Source: kafka.server.ReplicaManager.alterReplicaLogDirs (KIP-113).
 """
 

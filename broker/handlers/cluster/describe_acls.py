@@ -35,7 +35,7 @@ def build(services: Services | ControllerServices) -> Handler:
 
 
 def _answer(acls: AclStore, request: DescribeAclsRequest) -> Work:
-    return DescribeAclsResponse(error_message=None, resources=(yield from described(acls, filter_of(request))))
+    return DescribeAclsResponse(resources=(yield from described(acls, filter_of(request))))
 
 
 def check_known(*codes: int) -> None:

@@ -1,7 +1,7 @@
 """DescribeCluster (key 60). Serves v0–v2.
 
 Behaviour: the cluster's id, the controller, and the live brokers, each with its address on the listener by which the request came.
-Authorized operations, if requested, are all operations.
+Authorized operations, if requested, are told to who may DESCRIBE the cluster, and are none for others.
 
 Version notes: v1 asks for brokers or controllers; controllers are not described by a broker (MISMATCHED_ENDPOINT_TYPE). v2 fenced
 brokers too, when asked for.
@@ -12,7 +12,7 @@ Source: AuthHelper.computeDescribeClusterResponse (KIP-700, KIP-919, KIP-1073).
 from __future__ import annotations
 
 from broker.handlers.services import Handler, Services
-from broker.metadata.listener_view import ALL_CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, ListenerView
+from broker.metadata.listener_view import OPERATIONS_NOT_ASKED, ListenerView
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -45,7 +45,7 @@ def build(services: Services) -> Handler:
             controller_id=cache.controller_id,
             brokers=brokers,
             cluster_authorized_operations=(
-                ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
+                context.access.cluster_operations() if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
             ),
         )
 

@@ -5,6 +5,8 @@ Behaviour:
 requested ones, with its value and the source of that. Broker loggers (this broker's): their levels. No keys and null keys both mean all.
 Synonyms only if requested; the one that wins comes first. Sensitive values are null.
 - A resource that is named twice is answered twice, as by Kafka. Resources that do not fit into an answer's size are POLICY_VIOLATION.
+- Without DESCRIBE_CONFIGS on the topic or group: TOPIC_ or GROUP_AUTHORIZATION_FAILED; for the other resources, without it on the cluster,
+CLUSTER_AUTHORIZATION_FAILED.
 - An unknown topic: UNKNOWN_TOPIC_OR_PARTITION; another broker's id: INVALID_REQUEST.
 
 Version notes: v3 types, and documentation if asked for.
@@ -31,6 +33,8 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import validate_name
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
+from broker.security.authorizer.access import Access
+from broker.security.authorizer.acl_codes import CLUSTER_NAME, AclOperation, ResourceType
 from config.server import ServerConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_configs import (
@@ -42,7 +46,14 @@ from protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-_KNOWN_RESOURCES = {RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP}
+_RIGHTS_ON = {
+    RESOURCE_TOPIC: ResourceType.TOPIC,
+    RESOURCE_BROKER: ResourceType.CLUSTER,
+    RESOURCE_BROKER_LOGGER: ResourceType.CLUSTER,
+    RESOURCE_CLIENT_METRICS: ResourceType.CLUSTER,
+    RESOURCE_GROUP: ResourceType.GROUP,
+}
+"""What DESCRIBE_CONFIGS is needed on, by the type of the resource that has the configs."""
 
 
 class _Described(NamedTuple):
@@ -60,7 +71,7 @@ def handler(cache: MetadataCache, config: ServerConfig) -> Handler:
     describer = ConfigDescriber(cache.state, config, cache.node_id)
 
     def handle(context: RequestContext, request: DescribeConfigsRequest) -> Any:
-        return at_once_or_in_turns(_answer(cache, describer, request))
+        return at_once_or_in_turns(_answer(cache, describer, context.access, request))
 
     return handle
 
@@ -70,15 +81,16 @@ def error_response(request: DescribeConfigsRequest, error: KafkaError) -> Any:
     return in_turns_if_many(DescribeConfigsResponse(results=results), [results])
 
 
-def _answer(cache: MetadataCache, describer: ConfigDescriber, request: DescribeConfigsRequest) -> Work:
+def _answer(cache: MetadataCache, describer: ConfigDescriber, access: Access, request: DescribeConfigsRequest) -> Work:
     for resource in request.resources:
-        if resource.resource_type not in _KNOWN_RESOURCES:
+        if resource.resource_type not in _RIGHTS_ON:
             why = f"Unexpected resource type {resource.resource_type} for resource {resource.resource_name}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
     results = []
     answers = _Answers(cache, describer, request)
     for resource in request.resources:
         try:
+            _check_right(access, resource)
             described = yield from answers.describe(resource)
         except KafkaError as error:
             results.append(_failed(resource, error))
@@ -88,6 +100,12 @@ def _answer(cache: MetadataCache, describer: ConfigDescriber, request: DescribeC
             )
         yield
     return DescribeConfigsResponse(results=results)
+
+
+def _check_right(access: Access, resource: DescribeConfigsResource) -> None:
+    """Raises KafkaError: TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED."""
+    kind = _RIGHTS_ON[resource.resource_type]
+    access.require(AclOperation.DESCRIBE_CONFIGS, kind, CLUSTER_NAME if kind is ResourceType.CLUSTER else resource.resource_name)
 
 
 class _Answers:

@@ -5,6 +5,8 @@ Behaviour:
 - Topics, groups, client metrics subscriptions: every config of Kafka's. Brokers (this one, or "" for all): as
 broker/controller/broker_config_rules.py says; cordoned_log_dirs.py looks at cordoned.log.dirs of this one. Broker loggers (this one's) are
 changed here and forgotten when the process ends.
+- TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED for a resource without ALTER_CONFIGS on it, or for brokers, their loggers and client
+metrics, on the cluster.
 - SET, DELETE, and for lists APPEND and SUBTRACT (KIP-339).
 - A duplicate resource, or a duplicate key of one, is refused with INVALID_REQUEST.
 
@@ -23,6 +25,7 @@ from broker.handlers.configs.cordoned_log_dirs import with_cordons_checked
 from broker.handlers.services import Handler, Services
 from broker.metadata.cluster_state import RESOURCE_BROKER_LOGGER
 from broker.network.context import RequestContext
+from broker.security.authorizer.acl_codes import AclOperation
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -44,7 +47,7 @@ def build(services: Services) -> Handler:
         """Change the loggers of this broker, and let the controller change the rest."""
         from broker.handlers.configs.logger_changes import changed_loggers, without_loggers
 
-        own = iter(changed_loggers(request, services.node_id))
+        own = iter(changed_loggers(request, services.node_id, context.access, AclOperation.ALTER_CONFIGS))
         rest = without_loggers(request)
         answered = await alter(rest, context) if rest.resources else IncrementalAlterConfigsResponse()
         changed = iter(answered.responses)

@@ -6,8 +6,6 @@ Behaviour:
 
 Version notes: v0 is ListClientMetricsResources, for subscriptions alone (KIP-714); v1 KIP-1142.
 
-Not done: authorisation.
-
 Source: KafkaApis.handleListConfigResources.
 """
 

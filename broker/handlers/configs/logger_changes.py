@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from broker.metadata.cluster_state import RESOURCE_BROKER_LOGGER
 from broker.observability.logger_levels import check_level, check_removal, remove_level, set_level
+from broker.security.authorizer.access import AUTHORIZATION_MESSAGES, Access
+from broker.security.authorizer.acl_codes import AclOperation
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -26,10 +28,10 @@ _OTHER_OPERATIONS = {2: "APPEND", 3: "SUBTRACT"}
 
 
 def changed_loggers(
-    request: IncrementalAlterConfigsRequest, node_id: int, *, checks_form: bool = True
+    request: IncrementalAlterConfigsRequest, node_id: int, access: Access, operation: AclOperation, *, checks_form: bool = True
 ) -> list[AlterConfigsResourceResponse]:
     """Change the loggers that the request names, each resource completely or not at all. Returns the answers in the order of these
-    resources.
+    resources. `operation` is what the client needs on the cluster.
 
     On a controller listener the form is not checked: a duplicate change is made twice."""
     resources = [resource for resource in request.resources if resource.resource_type == RESOURCE_BROKER_LOGGER]
@@ -45,6 +47,9 @@ def changed_loggers(
                 if counts[resource.resource_name] > 1:
                     raise _invalid("Each resource must appear at most once.")
                 _check_form(resource.configs)
+            if not access.allows_on_cluster(operation):
+                code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                raise KafkaError(code, None if checks_form else AUTHORIZATION_MESSAGES[code])
             _change(resource, node_id, validate_only=request.validate_only)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message

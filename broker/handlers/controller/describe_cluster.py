@@ -1,7 +1,7 @@
 """DescribeCluster (key 60) on controller listeners. Serves v0–v2.
 
 Behaviour: the registered controllers, each with its address on the listener by which the request came, and the id of the active one, -1
-while that is not registered. Authorized operations, if requested, are all operations.
+while that is not registered. Authorized operations, if requested, are told to who may DESCRIBE the cluster, and are none for others.
 
 Version notes: v0 asks for brokers, which a controller does not describe: INVALID_REQUEST; from v1 on that is MISMATCHED_ENDPOINT_TYPE.
 
@@ -11,7 +11,7 @@ Source: ControllerApis.handleDescribeCluster, ControllerRegistrationsPublisher (
 from __future__ import annotations
 
 from broker.handlers.services import ControllerServices, Handler
-from broker.metadata.listener_view import ALL_CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED
+from broker.metadata.listener_view import OPERATIONS_NOT_ASKED
 from broker.network.context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -39,7 +39,7 @@ def build_describe_cluster(services: ControllerServices) -> Handler:
             controller_id=active_id if any(each.broker_id == active_id for each in controllers) else -1,
             brokers=controllers,
             cluster_authorized_operations=(
-                ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
+                context.access.cluster_operations() if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
             ),
         )
 

@@ -4,14 +4,13 @@ Behaviour:
 - The leader's log start moves to the offset; -1 stands for the high watermark. The answer waits until the other live replicas have moved
 their log starts too, and the leader's copy if it is moving to another log directory. It has the low watermark: the lowest log start of
 these replicas.
+- TOPIC_AUTHORIZATION_FAILED without DELETE on the topic.
 - OFFSET_OUT_OF_RANGE beyond the high watermark and below -1; POLICY_VIOLATION for a topic that is compacted and not deleted;
 INVALID_TOPIC_EXCEPTION for internal topics; UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
 - REQUEST_TIMED_OUT when a replica takes longer than timeout_ms: the records are deleted all the same.
 - If a partition is named twice, the last offset counts.
 
 Version notes: v2 flexible.
-
-Not done: authorisation.
 
 Source: KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords.
 """
@@ -26,6 +25,8 @@ from broker.loop.turns import Work, at_once_or_in_turns
 from broker.network.context import RequestContext
 from broker.replication.delayed_delete_records import DelayedDeleteRecords, PendingDeletion
 from broker.replication.partition import Partition
+from broker.security.authorizer.access import Access
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_records import (
     INVALID_LOW_WATERMARK,
@@ -39,25 +40,32 @@ from storage.errors import StorageError
 
 def build(services: Services) -> Handler:
     def handle(context: RequestContext, request: DeleteRecordsRequest) -> Any:
-        return at_once_or_in_turns(_deleted(services, request))
+        return at_once_or_in_turns(_deleted(services, context.access, request))
 
     return handle
 
 
-def _deleted(services: Services, request: DeleteRecordsRequest) -> Work:
+def _deleted(services: Services, access: Access, request: DeleteRecordsRequest) -> Work:
     response = DeleteRecordsResponse(topics=[])
     pending: dict[Partition, PendingDeletion] = {}
     results: dict[str, DeleteRecordsTopicResult] = {}
+    refusals: dict[str, ErrorCode] = {}
     offsets: dict[tuple[str, int], int] = {}
     for topic in request.topics:
         if topic.name not in results:
             results[topic.name] = DeleteRecordsTopicResult(name=topic.name, partitions=[])
             response.topics.append(results[topic.name])
+            refusals[topic.name] = access.refusal(AclOperation.DELETE, ResourceType.TOPIC, topic.name)
         for asked in topic.partitions:
             offsets[topic.name, asked.partition_index] = asked.offset
         yield
     for (name, index), offset in offsets.items():
-        results[name].partitions.append(_delete(services, name, index, offset, pending))
+        refusal = refusals[name]
+        if refusal:
+            answered = DeleteRecordsPartitionResult(partition_index=index, low_watermark=INVALID_LOW_WATERMARK, error_code=refusal)
+        else:
+            answered = _delete(services, name, index, offset, pending)
+        results[name].partitions.append(answered)
         yield
     if not pending:
         return response

@@ -6,8 +6,6 @@ transaction.
 - INVALID_TOPIC_EXCEPTION and UNKNOWN_TOPIC_OR_PARTITION for each partition of a topic; NOT_LEADER_OR_FOLLOWER where this broker has no
 replica; KAFKA_STORAGE_ERROR where its log directory has failed. Producers that do not fit into an answer's size: POLICY_VIOLATION.
 
-Not done: authorisation.
-
 Source: KafkaApis.handleDescribeProducersRequest, UnifiedLog.activeProducers (KIP-664).
 """
 
@@ -21,6 +19,8 @@ from broker.loop.turns import Work, at_once_or_in_turns
 from broker.metadata.topic_names import validate_name
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
+from broker.security.authorizer.access import Access
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -43,18 +43,18 @@ UNKNOWN_TOPIC = "This server does not host this topic-partition."
 
 def build(services: Services) -> Handler:
     def handle(context: RequestContext, request: DescribeProducersRequest) -> Any:
-        return at_once_or_in_turns(_answer(services, request))
+        return at_once_or_in_turns(_answer(services, context.access, request))
 
     return handle
 
 
-def _answer(services: Services, request: DescribeProducersRequest) -> Work:
+def _answer(services: Services, access: Access, request: DescribeProducersRequest) -> Work:
     response = DescribeProducersResponse(topics=[])
     size = AnswerSize()
     for topic in request.topics:
         described = TopicResponse(name=topic.name, partitions=[])
         response.topics.append(described)
-        error = _find_error(services, topic.name)
+        error = _find_error(services, access, topic.name)
         for index in topic.partition_indexes:
             if error is None:
                 described.partitions.append((yield from _describe(services, topic.name, index, size)))
@@ -66,9 +66,10 @@ def _answer(services: Services, request: DescribeProducersRequest) -> Work:
     return response
 
 
-def _find_error(services: Services, topic: str) -> KafkaError | None:
+def _find_error(services: Services, access: Access, topic: str) -> KafkaError | None:
     try:
         validate_name(topic)
+        access.require(AclOperation.READ, ResourceType.TOPIC, topic)
     except KafkaError as error:
         return error
     return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC) if services.metadata.find_topic(topic) is None else None

@@ -13,6 +13,8 @@ level that does not exist is UNKNOWN_SERVER_ERROR, as in Kafka.
 - A consumer over its quota gets an empty response with its throttle time; its session stays as it was. It reads no more at once than its
 quota allows in all its windows (KAFKA-9677). Followers are exempt.
 - Many partitions are read in turns, so they may be read at different times.
+- TOPIC_AUTHORIZATION_FAILED for the partitions of a topic without READ on it; for all, if the request has a replica's id and its client no
+CLUSTER_ACTION on the cluster (CVE-2018-1288). A request that waits keeps what it was let in with.
 - Replicas: an id outside the partition's replicas is refused, so a single node refuses every one.
 
 Version notes: v7 sessions. v9 leader epochs are checked unless they are negative (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH; KIP-320). v10
@@ -20,8 +22,6 @@ clients can read zstd; records are sent as they are. v11 consumers may fetch fro
 if replica.selector.class is set (KIP-392). v12 divergence by last_fetched_epoch. v13 topic ids: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID
 (KIP-516). v15 replica_state in place of replica_id. v16 the current leader and its endpoint (KIP-951). v17 and v18 add fields that only
 replicas of the metadata log send: their directory and their high watermark.
-
-Not done: authorisation (a replica needs CLUSTER_ACTION once there are others; CVE-2018-1288).
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from broker.replication.fetch.fetch_data import (
 )
 from broker.replication.fetch.fetch_session import PartitionKey, partition_key
 from broker.replication.fetch.fetch_session_cache import FINAL_EPOCH, NO_SESSION_ID, WITHOUT_SESSION, FetchContext, FetchSessionCache
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -120,6 +121,8 @@ class FetchHandler:
         version = context.api_version
         params = self._params(context, request)
         is_from_follower = params.replica_id >= 0
+        access = context.access
+        is_denied = is_from_follower and not access.is_open and not access.allows_on_cluster(AclOperation.CLUSTER_ACTION)
         session = WITHOUT_SESSION
         if request.session_epoch != FINAL_EPOCH or request.session_id != NO_SESSION_ID:
             uses_topic_ids = version >= TOPIC_IDS_VERSION_MIN
@@ -130,8 +133,9 @@ class FetchHandler:
                 _forgotten(request, uses_topic_ids) if request.forgotten_topics_data else (),
                 context.connection,
                 uses_topic_ids=uses_topic_ids,
-                is_privileged=is_from_follower,
+                is_privileged=is_from_follower and not is_denied,
                 isolation=params.isolation,
+                rights=access.rights,
             )
             if isinstance(found, ErrorCode):
                 return FetchResponse(error_code=found)
@@ -142,7 +146,7 @@ class FetchHandler:
             context.connection.sends_at_once = True  # producers wait for the follower's next fetch
         elif context.connection.limit_send_buffer is not None:
             context.connection.limit_send_buffer()
-        return _Fetch(self, context, params, session).begin(targets)
+        return _Fetch(self, context, params, session, is_denied=is_denied).begin(targets)
 
     def _params(self, context: RequestContext, request: FetchRequest) -> FetchParams:
         version = context.api_version
@@ -178,9 +182,15 @@ class FetchHandler:
 class _Fetch:
     """The handling of one request, from its session context to its answer."""
 
-    __slots__ = ("_context", "_handler", "_params", "_session", "_unknown")
+    __slots__ = ("_access", "_context", "_handler", "_is_denied", "_params", "_readable", "_session", "_unknown")
 
-    def __init__(self, handler: FetchHandler, context: RequestContext, params: FetchParams, session: FetchContext) -> None:
+    def __init__(
+        self, handler: FetchHandler, context: RequestContext, params: FetchParams, session: FetchContext, *, is_denied: bool
+    ) -> None:
+        """`is_denied`: it is said to be a replica's, and the client may not act for the cluster."""
+        self._access = context.access
+        self._is_denied = is_denied
+        self._readable: dict[str, bool] = {}  # by topic, where there is an authorizer
         self._handler = handler
         self._context = context
         self._params = params
@@ -202,12 +212,17 @@ class _Fetch:
         return readable
 
     def _is_readable(self, target: FetchTarget) -> bool:
-        """Whether the partition exists. If not, its error is added to the answer; as in Kafka, that does not end a long poll."""
+        """Whether the partition exists and may be read. If not, its error is added to the answer; as in Kafka, that does not end a long
+        poll."""
         handler = self._handler
         if target.topic is None:
             target.topic = handler.find_name(target.topic_id)  # a session may have an id before we know it
-        if target.topic is None:
+        if self._is_denied:
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif target.topic is None:
             error = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not self._access.is_open and not self._is_allowed(target.topic):
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         else:
             topic = handler.topics.get(target.topic)
             if topic is not None and 0 <= target.partition < len(topic.partitions):
@@ -217,6 +232,15 @@ class _Fetch:
         if self._session.watching is not None:
             self._session.watching.unwatch(target)
         return False
+
+    def _is_allowed(self, topic: str) -> bool:
+        """Whether the client may READ the topic. It is asked once, however many partitions of it are fetched."""
+        if self._params.replica_id >= 0:
+            return True
+        is_allowed = self._readable.get(topic)
+        if is_allowed is None:
+            is_allowed = self._readable[topic] = self._access.allows(AclOperation.READ, ResourceType.TOPIC, topic)
+        return is_allowed
 
     def _read_or_wait(self, readable: list[FetchTarget]) -> Any:
         watching = self._session.watching

@@ -36,7 +36,7 @@ from protocol.templates import (
     compile_records_template,
 )
 
-NEVER_READ_ERRORS = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+NEVER_READ_ERRORS = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 STORAGE_ERROR_VERSION_MIN = 6
 CURRENT_LEADER_VERSION_MIN = 16
 FETCH_KEY = 1

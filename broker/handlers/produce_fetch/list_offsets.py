@@ -8,6 +8,7 @@ Behaviour:
 - Right after an election, until the high watermark reaches the start of the leader's epoch, the answer is OFFSET_NOT_AVAILABLE
 (LEADER_NOT_AVAILABLE before v5): an end offset that a client knows might seem to go back.
 - Many partitions are looked up in turns; other requests run between them.
+- TOPIC_AUTHORIZATION_FAILED for the partitions of a topic without DESCRIBE on it.
 - A topic is answered once, however often it is named, and not at all without partitions. A partition named twice gets INVALID_REQUEST,
 once. An isolation level that does not exist is UNKNOWN_SERVER_ERROR for every partition, as in Kafka.
 - A special timestamp that the version does not know: UNSUPPORTED_VERSION.
@@ -15,7 +16,7 @@ once. An isolation level that does not exist is UNKNOWN_SERVER_ERROR for every p
 Version notes: v2 isolation level. v4 leader epochs. v7 -3, the record with the largest timestamp. v8 -4, the start of the local log:
 without tiering the same as -2. v9 -5, the end of the tiered log: -1 without tiering. v11 -6, the first offset still to be tiered: -1 too.
 
-Not done: tiered storage, authorisation.
+Not done: tiered storage.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from broker.replication.fetch.fetch_data import (
     UNKNOWN_OFFSET,
     FetchIsolation,
 )
+from broker.security.authorizer.access import Access
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -88,23 +91,31 @@ class ListOffsetsHandler:
         self._log = LimitedLog(log, services.clock)
 
     def handle(self, context: RequestContext, request: ListOffsetsRequest) -> Any:
-        return at_once_or_in_turns(self._answers(context.api_version, request), PARTITIONS_AT_ONCE)
+        return at_once_or_in_turns(self._answers(context.api_version, context.access, request), PARTITIONS_AT_ONCE)
 
-    def _answers(self, version: int, request: ListOffsetsRequest) -> Work:
+    def _answers(self, version: int, access: Access, request: ListOffsetsRequest) -> Work:
         """Looks the partitions up, in turns. Where that would wait for the disk, a thread reads the missing part into memory."""
         twice = _find_duplicates(request)
         answers: dict[str, ListOffsetsTopicResponse] = {}
         answered: set[tuple[str, int]] = set()
+        refusals: dict[str, ErrorCode] = {}
         for topic in request.topics:
             if not topic.partitions:
                 continue
             answer = answers.get(topic.name)
             if answer is None:
                 answer = answers[topic.name] = ListOffsetsTopicResponse(name=topic.name, partitions=[])
+                if not access.is_open:
+                    refusals[topic.name] = access.refusal(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
+            refusal = refusals.get(topic.name)
             for asked in topic.partitions:
                 key = (topic.name, asked.partition_index)
                 if key not in answered:
                     answered.add(key)
+                    if refusal:
+                        index = asked.partition_index
+                        answer.partitions.append(ListOffsetsPartitionResponse(partition_index=index, error_code=refusal))
+                        continue
                     look_up = partial(self._answer_one, request, topic.name, asked, version, key in twice)
                     answer.partitions.append((yield from read_in_turns(look_up, self._run_blocking)))
                 yield

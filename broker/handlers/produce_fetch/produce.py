@@ -7,7 +7,9 @@ Behaviour:
 - acks other than -1, 0, 1: INVALID_REQUIRED_ACKS for every partition.
 - A partition named twice gets INVALID_REQUEST and nothing appended. Kafka silently lets the last one win.
 - Internal topics: INVALID_TOPIC_EXCEPTION, for every client id (Kafka lets `__admin_client` through).
-- A transactional batch without a transactional id fails the whole request with TRANSACTIONAL_ID_AUTHORIZATION_FAILED; with one it waits
+- TOPIC_AUTHORIZATION_FAILED for each partition of a topic without WRITE on it.
+- A transactional batch without a transactional id, or without WRITE on it, fails the whole request with
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED; with one it waits
 for its transaction's coordinator, if the transaction is not open in the partition yet (transactional_produce.py).
 - Batches whose records take long to check are checked in the worker process first; the connection's later requests wait.
 - A request of many partitions, or of several large ones, is appended in turns: a batch is not divided; other requests run between batches.
@@ -20,8 +22,6 @@ idempotent batch new sequence numbers and so duplicates it (KAFKA-14034).
 Version notes: v5 log_start_offset. v7 zstd. v8 record_errors and error_message. v10 the current leader and its endpoint with
 NOT_LEADER_OR_FOLLOWER (KIP-951). v11 TRANSACTION_ABORTABLE, INVALID_TXN_STATE before. v12 the broker adds the partition to the transaction
 (KIP-890). v13 topics by their ids; an unknown one is UNKNOWN_TOPIC_ID for each partition (KIP-516).
-
-Not done: authorisation.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from broker.observability.limited_log import LimitedLog
 from broker.replication.batch_preparation import BatchPreparer, is_check_long
 from broker.replication.delayed_produce import PartitionAppendResult
 from broker.replication.produce_path import AppendEntry
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import SCRATCH_SIZE, has_own_buffer
 from protocol.messages.produce import (
@@ -102,6 +103,8 @@ class ProduceHandler:
             self._name(topic)
         entry = self._make_entry(request, topic.name, topic.partition_data[0])
         result = entry[0]
+        if not context.access.is_open and self._is_denied(context, topic):
+            result.fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         pending = None
         if result.error_code is ErrorCode.NONE:
             if self._preparer is not None and is_check_long(entry):
@@ -113,6 +116,8 @@ class ProduceHandler:
         """Handle a long request in turns. Any other is not interrupted before its records are appended or copied for their check: they
         may be in the shared receive buffer."""
         slots = _Slots()
+        if not context.access.is_open and request.transactional_id is not None and _has_transactional_records(request):
+            context.access.require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         if _is_long(request):
             return self._handle_in_turns(context, request, slots)
         for topic in request.topic_data:
@@ -204,11 +209,14 @@ class ProduceHandler:
         """Add the slots of some partitions of a topic. A partition that is named twice is refused in both."""
         if context.api_version > NAMED_VERSION_MAX:
             self._name(topic)
+        is_denied = not context.access.is_open and self._is_denied(context, topic)
         for data in piece:
             entry = self._make_entry(request, topic.name, data)
             result = entry[0]
+            if is_denied:
+                result.fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             first = slots.by_name.setdefault((topic.name, data.index), result)
-            if first is not result:
+            if first is not result and not is_denied:
                 _refuse((first, result), ErrorCode.INVALID_REQUEST)
             slots.results.append(result)
             slots.entries.append(entry)
@@ -220,6 +228,12 @@ class ProduceHandler:
         """Set the topic's name from its id."""
         image = self._metadata.find_topic_by_id(topic.topic_id)
         topic.name = unknown_name(topic.topic_id) if image is None else image.name
+
+    def _is_denied(self, context: RequestContext, topic: TopicProduceData) -> bool:
+        """Whether the client may not write to the topic. Nobody is denied one that does not exist, given by its id."""
+        if context.api_version > NAMED_VERSION_MAX and self._metadata.find_topic_by_id(topic.topic_id) is None:
+            return False
+        return not context.access.allows(AclOperation.WRITE, ResourceType.TOPIC, topic.name, count=len(topic.partition_data))
 
     def _make_entry(self, request: ProduceRequest, topic: str, data: PartitionProduceData) -> AppendEntry:
         """Returns the batch to append to one partition, with the result slot, which already has an error if the batch is refused."""
@@ -288,6 +302,15 @@ class _Slots:
     def accepted(self) -> list[AppendEntry]:
         """The entries without an error."""
         return [entry for entry in self.entries if entry[0].error_code is ErrorCode.NONE]
+
+
+def _has_transactional_records(request: ProduceRequest) -> bool:
+    """Whether a batch is of a transaction (RequestUtils.hasTransactionalRecords)."""
+    return any(
+        data.records is not None and len(data.records) > ATTRIBUTES_LOW_BYTE and data.records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
 
 
 def _is_long(request: ProduceRequest) -> bool:

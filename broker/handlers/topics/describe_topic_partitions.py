@@ -3,6 +3,7 @@
 Behaviour:
 - Partitions of the asked topics, or of all, in the order of the topics' names, from the cursor on; at most the asked number, at
   most max.request.partition.size.limit. What did not fit begins at `next_cursor`.
+- TOPIC_AUTHORIZATION_FAILED for an asked topic that the client may not DESCRIBE; of all topics it is left out.
 - An asked topic that is not there: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION for a bad name.
 - A cursor outside the asked topics, or a negative partition in it: INVALID_REQUEST for every asked topic.
 
@@ -11,16 +12,18 @@ Source: DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.describeTopicR
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator
 from typing import Any
 
 from broker.handlers.services import Handler, Services
 from broker.loop.turns import Work, at_once_or_in_turns, in_turns_if_many
 from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
-from broker.metadata.listener_view import ALL_TOPIC_OPERATIONS, ListenerView
+from broker.metadata.listener_view import ListenerView
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import find_name_fault
 from broker.network.context import RequestContext
+from broker.security.authorizer.access import Access
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -40,11 +43,14 @@ def build(services: Services) -> Handler:
         return at_once_or_in_turns(_answer(context, request))
 
     def _answer(context: RequestContext, request: DescribeTopicPartitionsRequest) -> Work:
-        wants_all = not request.topics
+        wants_all, access = not request.topics, context.access
         names = _names(request, cache)
         view = ListenerView(cache, context.connection.listener.name)
         remaining = max(min(partitions_max, request.response_partition_limit), 1)
         response = DescribeTopicPartitionsResponse(topics=[])
+        refused: list[DescribeTopicPartitionsResponseTopic] = []
+        if not access.is_open:
+            names = yield from _allowed(access, names, refused, wants_all=wants_all)
         for name in names:
             yield
             if remaining == 0:
@@ -66,6 +72,10 @@ def build(services: Services) -> Handler:
                 response.next_cursor = Cursor(topic_name=name, partition_index=end)
                 break
             remaining -= max(end - start, 0)
+        for told in response.topics:
+            told.topic_authorized_operations = access.authorized_operations(ResourceType.TOPIC, told.name or "")
+            yield
+        response.topics += refused
         return response
 
     return handle
@@ -91,13 +101,27 @@ def _names(request: DescribeTopicPartitionsRequest, cache: MetadataCache) -> lis
     return sorted(name for name in asked if name >= first_name)
 
 
+def _allowed(
+    access: Access, names: list[str], refused: list[DescribeTopicPartitionsResponseTopic], *, wants_all: bool
+) -> Generator[None, None, list[str]]:
+    """Returns the names of topics that the client may DESCRIBE. Whether the others exist is not told: their answers are added to
+    `refused`, but of all topics they are left out."""
+    allowed: list[str] = []
+    for name in names:
+        if access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            allowed.append(name)
+        elif not wants_all:
+            refused.append(DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
+        yield
+    return allowed
+
+
 def _topic(topic: TopicImage) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[],
-        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
     )
 
 
@@ -117,6 +141,4 @@ def _partition(view: ListenerView, index: int, partition: PartitionImage) -> Des
 
 def _error_topic(name: str) -> DescribeTopicPartitionsResponseTopic:
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if find_name_fault(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
-    return DescribeTopicPartitionsResponseTopic(
-        error_code=error, name=name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=ALL_TOPIC_OPERATIONS
-    )
+    return DescribeTopicPartitionsResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)

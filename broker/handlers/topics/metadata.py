@@ -6,7 +6,9 @@ Behaviour:
   creation begins meanwhile (the client asks again). A bad name is INVALID_TOPIC_EXCEPTION, an unknown id UNKNOWN_TOPIC_ID.
 - A leader whose connection to this broker has just ended is not named (LEADER_NOT_AVAILABLE), and a broker that was just fenced is
   listed a little longer: see broker/metadata/unreachable_brokers.py.
-- Authorized operations, when asked for, are all of them: there is no authorizer.
+- Topics that the client may not DESCRIBE are TOPIC_AUTHORIZATION_FAILED, whether they exist or not; of all topics they are left out. So are
+  new ones without CREATE on the cluster or the topic.
+- Authorized operations are told when asked for: of the cluster, to who may DESCRIBE it, and of the topics.
 - The controller is this broker: any broker takes admin requests.
 
 Version notes: v0 no topics means all topics; v1+ null means all, none means none. v0 hides replicas that are not alive and answers
@@ -18,16 +20,18 @@ Source: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache (KIP-430, KIP-5
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.handlers.services import Handler, Services
 from broker.loop.turns import Work, at_once_or_in_turns, in_turns_if_many
 from broker.metadata.image import INTERNAL_TOPICS, PartitionImage, TopicImage
-from broker.metadata.listener_view import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, OPERATIONS_NOT_ASKED, ListenerView
+from broker.metadata.listener_view import OPERATIONS_NOT_ASKED, ListenerView
 from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.topic_names import find_name_fault
 from broker.network.context import RequestContext
+from broker.security.authorizer.access import Access
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -37,6 +41,9 @@ from protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.cluster.controller_client import ControllerClient
 
 NO_LEADER_ID = -1
 FIRST_VERSION_WITH_IDS = 12
@@ -56,16 +63,17 @@ def build(services: Services) -> Handler:
         return at_once_or_in_turns(_answer(context, request))
 
     def _answer(context: RequestContext, request: MetadataRequest) -> Work:
-        version = context.api_version
+        version, access = context.api_version, context.access
         view = ListenerView(cache, context.connection.listener.name, unreachable_brokers)
         topics: list[MetadataResponseTopic] = []
-
-        def create(name: str) -> MetadataResponseTopic:
-            return _error_topic(name, controller.auto_create([name], context)[name])
+        refused: list[MetadataResponseTopic] = []
 
         if request.topics is None or (version == 0 and not request.topics):
             for topic in list(cache.topics.values()):
-                yield from _describe(view, topic, version, topics)
+                if access.is_open or access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name, is_logged=False):
+                    yield from _describe(view, topic, version, topics)
+                else:
+                    yield
         else:
             names, ids = _asked(request, version)
             if unreachable_brokers is not None and len(names) <= LOOKED_AT_TOPICS_MAX:
@@ -75,14 +83,19 @@ def build(services: Services) -> Handler:
                     view = ListenerView(cache, context.connection.listener.name, unreachable_brokers)
             if ids:
                 # One id makes it a request by ids, as in Kafka: names in it are passed over.
-                yield from _answer_asked(view, ids, cache.find_topic_by_id, version, topics, _unknown_id)
+                allowed_ids = ids if access.is_open else (yield from _allowed_ids(cache, access, ids, refused))
+                yield from _answer_asked(view, allowed_ids, cache.find_topic_by_id, version, topics, _unknown_id)
             else:
+                allowed = names if access.is_open else (yield from _allowed_names(access, names, refused))
                 is_creating = auto_create_is_enabled and request.allow_auto_topic_creation
-                yield from _answer_asked(view, names, cache.find_topic, version, topics, create if is_creating else _missing)
+                answer_missing = _creator(context, controller) if is_creating else _missing
+                yield from _answer_asked(view, allowed, cache.find_topic, version, topics, answer_missing)
         if request.include_topic_authorized_operations:
             for answer in topics:
-                answer.topic_authorized_operations = ALL_TOPIC_OPERATIONS
-        return _response(cache, view, request, topics)
+                if answer.name is not None and answer.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    answer.topic_authorized_operations = access.authorized_operations(ResourceType.TOPIC, answer.name)
+                    yield
+        return _response(cache, view, access, request, topics + refused)
 
     return handle
 
@@ -101,13 +114,60 @@ def error_response(request: MetadataRequest, error: KafkaError) -> Any:
     return in_turns_if_many(MetadataResponse(topics=topics, error_code=error.code), [topics])
 
 
-def _response(cache: MetadataCache, view: ListenerView, request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+def _allowed_names(access: Access, names: list[str], refused: list[MetadataResponseTopic]) -> Generator[None, None, list[str]]:
+    """Returns the names of topics that the client may DESCRIBE. Whether the others exist is not told in their answers, which are added to
+    `refused`."""
+    allowed: list[str] = []
+    for name in names:
+        if access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            allowed.append(name)
+        else:
+            refused.append(MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
+        yield
+    return allowed
+
+
+def _allowed_ids(
+    cache: MetadataCache, access: Access, ids: list[bytes], refused: list[MetadataResponseTopic]
+) -> Generator[None, None, list[bytes]]:
+    """The same for ids. Kafka does not take them for a secret."""
+    allowed: list[bytes] = []
+    for topic_id in ids:
+        topic = cache.find_topic_by_id(topic_id)
+        if topic is None or access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            allowed.append(topic_id)
+        else:
+            refused.append(MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id))
+        yield
+    return allowed
+
+
+def _creator(context: RequestContext, controller: ControllerClient) -> Callable[[str], MetadataResponseTopic]:
+    """Returns a function that begins to create a topic, if the client may CREATE it, and returns its answer."""
+    may_create_all: bool | None = None
+
+    def create(name: str) -> MetadataResponseTopic:
+        nonlocal may_create_all
+        if may_create_all is None:
+            may_create_all = context.access.allows_on_cluster(AclOperation.CREATE, is_logged=False)
+        if not may_create_all and not context.access.allows(AclOperation.CREATE, ResourceType.TOPIC, name):
+            return _error_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return _error_topic(name, controller.auto_create([name], context)[name])
+
+    return create
+
+
+def _response(
+    cache: MetadataCache, view: ListenerView, access: Access, request: MetadataRequest, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
     return MetadataResponse(
         brokers=_brokers(view),
         cluster_id=cache.cluster_id,
         controller_id=cache.controller_id,
         topics=topics,
-        cluster_authorized_operations=(ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED),
+        cluster_authorized_operations=(
+            access.cluster_operations() if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
+        ),
     )
 
 

@@ -2,12 +2,11 @@
 
 Behaviour:
 - As AddPartitionsToTxn with that partition, by a client that follows transaction version 0 or 1. From version 2 on TxnOffsetCommit adds it.
+- TRANSACTIONAL_ID_AUTHORIZATION_FAILED without WRITE on the id, GROUP_AUTHORIZATION_FAILED without READ on the group.
 - `__consumer_offsets` is created at its first use. Until it exists the answer is COORDINATOR_NOT_AVAILABLE, which clients retry. Kafka adds
 a partition that does not exist.
 
 Version notes: v2 PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before.
-
-Not done: authorisation.
 
 Source: KafkaApis.handleAddOffsetsToTxnRequest.
 """
@@ -20,6 +19,7 @@ from broker.groups.replies import mapped
 from broker.handlers.services import Handler, Services
 from broker.metadata.image import GROUP_METADATA_TOPIC
 from broker.network.context import RequestContext
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from broker.transactions.add_partitions import AddPartitions
 from broker.transactions.transaction import ProducerIdAndEpoch
 from protocol.errors import ErrorCode, KafkaError
@@ -36,6 +36,8 @@ def build(services: Services) -> Handler:
     wait_max_ms = services.config.add_partitions_to_txn_retry_backoff_max_ms
 
     def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> Any:
+        context.access.require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        context.access.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
         if not request.transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         if metadata.find_topic(GROUP_METADATA_TOPIC) is None:

@@ -3,8 +3,10 @@
 Behaviour:
 - A client (v0–v3) adds partitions to its transaction. A broker (v4, v5) asks for many transactions at once, each to be added to or verified
 (verify_only). The answer comes when the last one is decided: what is added is committed then.
-- A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, one of an internal topic TOPIC_AUTHORIZATION_FAILED for a client. Then the
-others of its transaction are OPERATION_NOT_ATTEMPTED, and nothing is added.
+- A client needs WRITE on its transactional id, else each partition is TRANSACTIONAL_ID_AUTHORIZATION_FAILED; a broker CLUSTER_ACTION on the
+cluster, else the request is CLUSTER_AUTHORIZATION_FAILED.
+- A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION; for a client, one of an internal topic, or of a topic without WRITE on it,
+is TOPIC_AUTHORIZATION_FAILED. Then the others of its transaction are OPERATION_NOT_ATTEMPTED, and nothing is added.
 - While the markers of the transaction before are being written, the request waits for them, for add.partitions.to.txn.retry.backoff.max.ms
 at most; then it is CONCURRENT_TRANSACTIONS. Kafka answers that at once.
 - INVALID_PRODUCER_ID_MAPPING; PRODUCER_FENCED; INVALID_REQUEST for an empty transactional id; NOT_COORDINATOR and
@@ -12,8 +14,6 @@ COORDINATOR_LOAD_IN_PROGRESS. A partition to be verified that is not part of the
 
 Version notes: v2 PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before. v4 many transactions, and additions by the rules of transaction version 2
 (KIP-890).
-
-Not done: authorisation.
 
 Source: KafkaApis.handleAddPartitionsToTxnRequest.
 """
@@ -29,6 +29,8 @@ from broker.loop.turns import IDS_AT_ONCE, Work, at_once_or_in_turns
 from broker.metadata.image import INTERNAL_TOPICS
 from broker.metadata.metadata_cache import MetadataCache
 from broker.network.context import RequestContext
+from broker.security.authorizer.access import Access
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from broker.transactions.add_partitions import AddPartitions
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.transaction import EPOCH_BUMP_VERSION, ProducerIdAndEpoch
@@ -66,14 +68,19 @@ class AddPartitionsToTxnHandler:
         self._wait_max_ms = wait_max_ms
 
     def handle(self, context: RequestContext, request: AddPartitionsToTxnRequest) -> Any:
-        return at_once_or_in_turns(self._answer(context.api_version, request), IDS_AT_ONCE)
+        if context.api_version >= VERSION_OF_BROKERS:
+            context.access.require_on_cluster((AclOperation.CLUSTER_ACTION,))
+        else:
+            transactional_id = request.v3_and_below_transactional_id
+            context.access.require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        return at_once_or_in_turns(self._answer(context.api_version, context.access, request), IDS_AT_ONCE)
 
-    def _answer(self, version: int, request: AddPartitionsToTxnRequest) -> Work:
+    def _answer(self, version: int, access: Access, request: AddPartitionsToTxnRequest) -> Work:
         """All transactions are begun before one is waited for."""
         is_of_broker = version >= VERSION_OF_BROKERS
         begun: list[_Begun] = []
         for transaction in request.transactions if is_of_broker else [_of_client(request)]:
-            partitions, refused = yield from self._find(transaction.topics, is_of_broker=is_of_broker)
+            partitions, refused = yield from self._find(transaction.topics, None if is_of_broker else access)
             outcome = refused if refused is not None else self._begin(transaction, partitions, version)
             begun.append(_Begun(transaction, outcome))
             yield
@@ -92,14 +99,17 @@ class AddPartitionsToTxnHandler:
         return response
 
     def _find(
-        self, topics: list[AddPartitionsToTxnTopic], *, is_of_broker: bool
+        self, topics: list[AddPartitionsToTxnTopic], access: Access | None
     ) -> Generator[None, None, tuple[dict[str, set[int]], Verdict | None]]:
-        """The partitions, and if some cannot be added, what all are answered."""
+        """The partitions, and if some cannot be added, what all are answered. `access` is the client's; None for a broker, which asks for
+        clients that it has checked."""
         found: dict[str, set[int]] = {}
         is_any_refused = False
         verdict: dict[str, dict[int, ErrorCode]] = {}
         for topic in topics:
-            is_forbidden = topic.name in INTERNAL_TOPICS and not is_of_broker
+            is_forbidden = access is not None and (
+                topic.name in INTERNAL_TOPICS or not access.allows(AclOperation.WRITE, ResourceType.TOPIC, topic.name)
+            )
             for index in topic.partitions:
                 if is_forbidden:
                     error = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -3,11 +3,10 @@
 Behaviour:
 - Each id is answered by itself, as far as its state is committed. The partitions of a transaction that is being completed are those whose
 marker is not written yet. CompleteCommit and CompleteAbort keep the start time of the last transaction.
+- TRANSACTIONAL_ID_AUTHORIZATION_FAILED without DESCRIBE on an id. Topics that the client may not DESCRIBE are left out.
 - TRANSACTIONAL_ID_NOT_FOUND for an id that is not known, INVALID_REQUEST for an empty one; NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE and
 COORDINATOR_LOAD_IN_PROGRESS.
 - An id named twice is answered twice, as by Kafka. Ids that do not fit into an answer's size are POLICY_VIOLATION.
-
-Not done: authorisation.
 
 Source: KafkaApis.handleDescribeTransactionsRequest, TransactionCoordinator.handleDescribeTransactions (KIP-664).
 """
@@ -21,6 +20,8 @@ from broker.handlers.services import Handler, Services
 from broker.loop.turns import IDS_AT_ONCE, Work, at_once_or_in_turns, make_in_turns
 from broker.network.answer_size import AnswerSize
 from broker.network.context import RequestContext
+from broker.security.authorizer.access import Access
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from protocol.errors import KafkaError
 from protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -41,17 +42,18 @@ def build(services: Services) -> Handler:
     assert coordinator is not None, "the API is served where there is a coordinator"
 
     def handle(context: RequestContext, request: DescribeTransactionsRequest) -> Any:
-        return at_once_or_in_turns(_answer(coordinator, request), IDS_AT_ONCE)
+        return at_once_or_in_turns(_answer(coordinator, context.access, request), IDS_AT_ONCE)
 
     return handle
 
 
-def _answer(coordinator: TransactionCoordinator, request: DescribeTransactionsRequest) -> Work:
+def _answer(coordinator: TransactionCoordinator, access: Access, request: DescribeTransactionsRequest) -> Work:
     states: list[TransactionState] = []
     size = AnswerSize()
     for transactional_id in request.transactional_ids:
         try:
-            state = yield from _describe(coordinator, transactional_id, size)
+            access.require(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+            state = yield from _describe(coordinator, access, transactional_id, size)
         except KafkaError as error:
             state = TransactionState(error_code=error.code, transactional_id=transactional_id)
         states.append(state)
@@ -59,12 +61,15 @@ def _answer(coordinator: TransactionCoordinator, request: DescribeTransactionsRe
     return DescribeTransactionsResponse(transaction_states=states)
 
 
-def _describe(coordinator: TransactionCoordinator, transactional_id: str, size: AnswerSize) -> Generator[None, None, TransactionState]:
+def _describe(
+    coordinator: TransactionCoordinator, access: Access, transactional_id: str, size: AnswerSize
+) -> Generator[None, None, TransactionState]:
     described = coordinator.describe(transactional_id)
     size.take(sum(TOPIC_BYTES + PARTITION_BYTES * len(indexes) for indexes in described.partitions.values()))
     topics: list[TopicData] = []
     for topic, indexes in described.partitions.items():
-        topics.append(TopicData(topic=topic, partitions=sorted(indexes)))
+        if access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
+            topics.append(TopicData(topic=topic, partitions=sorted(indexes)))
         yield
     return TransactionState(
         transactional_id=transactional_id,

@@ -4,13 +4,12 @@ Behaviour:
 - Answered when the outcome is committed in `__transaction_state`. The markers are written afterwards. While they are, another end or a new
 producer id is CONCURRENT_TRANSACTIONS.
 - A retry of an end that was decided is answered as the first one.
+- TRANSACTIONAL_ID_AUTHORIZATION_FAILED without WRITE on the id.
 - INVALID_REQUEST for an empty transactional id; INVALID_PRODUCER_ID_MAPPING for an unknown one, or another producer id; PRODUCER_FENCED;
 INVALID_TXN_STATE; NOT_COORDINATOR and COORDINATOR_LOAD_IN_PROGRESS.
 
 Version notes: v2 PRODUCER_FENCED, INVALID_PRODUCER_EPOCH before. v5 follows the rules of transaction version 2: the end bumps the epoch,
 and the answer has the producer id and epoch of the next transaction (KIP-890).
-
-Not done: authorisation.
 
 Source: KafkaApis.handleEndTxnRequest, TransactionVersion.transactionVersionForEndTxn.
 """
@@ -22,6 +21,7 @@ from typing import Any
 from broker.groups.replies import mapped
 from broker.handlers.services import Handler, Services
 from broker.network.context import RequestContext
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from broker.transactions.answers import ProducerAnswer
 from broker.transactions.end_transaction import EndTransaction
 from broker.transactions.transaction import EPOCH_BUMP_VERSION, ProducerIdAndEpoch
@@ -39,6 +39,9 @@ def build(services: Services) -> Handler:
     assert coordinator is not None, "the API is served where there is a coordinator"
 
     def handle(context: RequestContext, request: EndTxnRequest) -> Any:
+        refusal = context.access.refusal(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        if refusal:
+            return EndTxnResponse(error_code=refusal)
         version = EPOCH_BUMP_VERSION if context.api_version >= VERSION_EPOCH_BUMP else CLIENT_TRANSACTION_VERSION
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         ended = coordinator.end_transaction(request.transactional_id, EndTransaction(producer, request.committed, version))

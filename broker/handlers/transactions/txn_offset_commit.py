@@ -4,6 +4,8 @@ Behaviour:
 - Answered when the offsets are committed in `__consumer_offsets`. They count when the transaction is committed.
 - The first commit of a transaction waits for the transaction's coordinator: it adds the group's partition (v5), or says whether it is part
 of the transaction (below, unless transaction.partition.verification.enable=false). Later ones ask no coordinator.
+- Without WRITE on the transactional id all partitions are TRANSACTIONAL_ID_AUTHORIZATION_FAILED, without READ on the group
+GROUP_AUTHORIZATION_FAILED; those of a topic without READ on it are TOPIC_AUTHORIZATION_FAILED.
 - Topics and partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION each, the others are committed all the same. If none exists, nobody
 is asked. An error of the group or of the transaction is set for all other partitions.
 - Many partitions are committed in turns, PARTITIONS_PER_BATCH at a time.
@@ -13,8 +15,6 @@ COORDINATOR_LOAD_IN_PROGRESS, which clients retry without looking for another co
 
 Version notes: v2 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE before (KAFKA-7296). v3 generation, member and instance (KIP-447).
 v4 TRANSACTION_ABORTABLE, INVALID_TXN_STATE before. v5 no AddOffsetsToTxn comes before (KIP-890).
-
-Not done: authorisation.
 
 Source: KafkaApis.handleTxnOffsetCommitRequest, GroupCoordinatorService.commitTransactionalOffsets.
 """
@@ -31,6 +31,8 @@ from broker.loop.deferred import Deferred
 from broker.loop.turns import Work, at_once_or_in_turns
 from broker.metadata.image import GROUP_METADATA_TOPIC
 from broker.network.context import RequestContext
+from broker.security.authorizer.access import Access
+from broker.security.authorizer.acl_codes import AclOperation, ResourceType
 from broker.transactions.partition_additions import PartitionAdditions, Question, Refusals, operation_of_txn_offset_commit
 from broker.transactions.transaction import ProducerIdAndEpoch
 from protocol.errors import ErrorCode, KafkaError
@@ -68,11 +70,13 @@ class TxnOffsetCommitHandler:
         self._timeout_ms = services.config.request_timeout_ms
 
     def handle(self, context: RequestContext, request: TxnOffsetCommitRequest) -> Any:
-        return at_once_or_in_turns(self._commit(context.api_version, request))
+        context.access.require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        context.access.require(AclOperation.READ, ResourceType.GROUP, request.group_id)
+        return at_once_or_in_turns(self._commit(context.api_version, context.access, request))
 
-    def _commit(self, version: int, request: TxnOffsetCommitRequest) -> Work:
+    def _commit(self, version: int, access: Access, request: TxnOffsetCommitRequest) -> Work:
         answer = _Answer(version)
-        yield from self._take_unknown(request, answer)
+        yield from self._take_unknown(request, access, answer)
         if not request.topics:
             return answer.response
         is_required = self._additions.is_verification_enabled()
@@ -109,18 +113,19 @@ class TxnOffsetCommitHandler:
             raise KafkaError(CLIENT_ERRORS.get(error, error))
         return guard
 
-    def _take_unknown(self, request: TxnOffsetCommitRequest, answer: _Answer) -> Generator[None, None, None]:
-        """Move topics and partitions that do not exist from the request to the answer."""
+    def _take_unknown(self, request: TxnOffsetCommitRequest, access: Access, answer: _Answer) -> Generator[None, None, None]:
+        """Move topics and partitions that do not exist, and topics that the client may not READ, from the request to the answer."""
         known = []
         for topic in request.topics:
-            image = self._metadata.find_topic(topic.name)
+            error = access.refusal(AclOperation.READ, ResourceType.TOPIC, topic.name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            image = self._metadata.find_topic(topic.name) if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else None
             count = 0 if image is None else len(image.partitions)
             found = []
             for partition in topic.partitions:
                 if 0 <= partition.partition_index < count:
                     found.append(partition)
                 else:
-                    answer.add(topic.name, partition.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    answer.add(topic.name, partition.partition_index, error)
                 yield
             topic.partitions = found
             if found:

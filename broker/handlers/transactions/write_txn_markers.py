@@ -7,13 +7,12 @@ waits for another. The answer comes when the last one is replicated, or after re
 dropped. While the coordinator is loading or moves away the answer is NOT_LEADER_OR_FOLLOWER.
 - UNKNOWN_TOPIC_OR_PARTITION for a partition without an online replica here; NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS;
 REQUEST_TIMED_OUT; INVALID_PRODUCER_EPOCH; TRANSACTION_COORDINATOR_FENCED; KAFKA_STORAGE_ERROR.
+- CLUSTER_AUTHORIZATION_FAILED for each without ALTER or CLUSTER_ACTION on the cluster.
 - The answer has one entry for each producer id, as in Kafka. If a partition is named twice for it, the last result counts. A marker
 without partitions is not answered.
 - When the connection ends, what is appended stays.
 
 Version notes: v2 the transaction version, by which the marker's epoch is judged (KIP-1228); v1 has 0.
-
-Not done: authorisation.
 
 Source: KafkaApis.handleWriteTxnMarkersRequest.
 """
@@ -127,3 +126,17 @@ def _response(results: Results) -> Work:
                 outcome.partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))
                 yield
     return response
+
+
+def error_response(request: WriteTxnMarkersRequest, error: KafkaError) -> Any:
+    return at_once_or_in_turns(_failed(request, error.code))
+
+
+def _failed(request: WriteTxnMarkersRequest, error: ErrorCode) -> Work:
+    results: Results = {}
+    for marker in request.markers:
+        topics = results[marker.producer_id] = {}
+        for topic in marker.topics:
+            topics.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes, error))
+            yield
+    return (yield from _response(results))

@@ -35,6 +35,7 @@ class FetchSession:
         "_has_ended",
         "_isolation",
         "_last_full_look_ms",
+        "_rights",
         "changed",
         "connection",
         "counted",
@@ -68,6 +69,7 @@ class FetchSession:
         self.parked: DelayedOperation | None = None  # the latest request that waits
         self._has_ended = False
         self._isolation = FetchIsolation.HIGH_WATERMARK
+        self._rights: object = None  # those of the latest full look
         self._last_full_look_ms = now_ms
         self.uses_topic_ids = uses_topic_ids
         self.is_privileged = is_privileged
@@ -90,7 +92,14 @@ class FetchSession:
             and (self.parked is None or self.parked.is_completed)
         )
 
-    def update(self, targets: Iterable[FetchTarget], forgotten: Iterable[PartitionKey], isolation: FetchIsolation, now_ms: int) -> None:
+    def update(
+        self,
+        targets: Iterable[FetchTarget],
+        forgotten: Iterable[PartitionKey],
+        isolation: FetchIsolation,
+        now_ms: int,
+        rights: object = None,
+    ) -> None:
         """Add or change what a request asks for, then drop what it forgets."""
         for target in targets:
             key = key_of(target)
@@ -105,9 +114,10 @@ class FetchSession:
             if gone is not None:
                 self.changed.pop(gone, None)
                 self.unwatch(gone)
-        # A partition without news at one isolation level may have some at another.
-        if isolation is not self._isolation or now_ms - self._last_full_look_ms >= FULL_LOOK_INTERVAL_MS:
+        # A partition without news at one isolation level may have some at another; one that the client could read may be forbidden now.
+        if isolation is not self._isolation or rights != self._rights or now_ms - self._last_full_look_ms >= FULL_LOOK_INTERVAL_MS:
             self._isolation = isolation
+            self._rights = rights
             self._last_full_look_ms = now_ms
             self.changed |= dict.fromkeys(self.targets.values())
 

@@ -147,9 +147,10 @@ class FetchSessionCache:
         uses_topic_ids: bool,
         is_privileged: bool,
         isolation: FetchIsolation,
+        rights: object = None,
     ) -> FetchContext | ErrorCode:
         """Returns the request's context, which may hold an error that makes the client begin a new session. A follower's session
-        `is_privileged`."""
+        `is_privileged`. `rights` is equal for requests whose clients may do the same."""
         now_ms = self._now_ms = self._clock.monotonic_ms()
         session = self._sessions.get(session_id)
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -164,7 +165,7 @@ class FetchSessionCache:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids != uses_topic_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        session.update(targets, forgotten, isolation, now_ms)
+        session.update(targets, forgotten, isolation, now_ms, rights)
         if len(session.targets) != session.counted and not self._recount(session):
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if not session.targets:

@@ -50,6 +50,7 @@ SUPPORTED_OPERATIONS: dict[int, tuple[AclOperation, ...]] = {
 """What authorized operations tell about (KIP-430)."""
 
 NO_OPERATIONS = 0
+ALL_OPERATIONS = {kind: sum(1 << operation for operation in operations) for kind, operations in SUPPORTED_OPERATIONS.items()}
 
 REFUSALS: dict[int, ErrorCode] = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -97,6 +98,11 @@ class Access:
             log.note(decision, self._principal, self._host, operation, resource_type, name, self._request, is_logged=is_logged, count=count)
         return decision.is_allowed
 
+    @property
+    def rights(self) -> object:
+        """Equal for accesses that allow the same: what was found out with one holds for the other. None where everything is allowed."""
+        return self._principal, self._host, self._authorizer.acls.version
+
     def allows_on_cluster(self, operation: AclOperation, *, is_logged: bool = True) -> bool:
         return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME, is_logged=is_logged)
 
@@ -138,6 +144,12 @@ class Access:
                 bits |= 1 << operation
         return bits
 
+    def cluster_operations(self) -> int:
+        """The same for the cluster; none for a client that may not DESCRIBE it."""
+        if not self.allows_on_cluster(AclOperation.DESCRIBE):
+            return NO_OPERATIONS
+        return self.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME)
+
 
 class _OpenAccess(Access):
     """Everything is allowed."""
@@ -154,6 +166,13 @@ class _OpenAccess(Access):
 
     def allows_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
         return True
+
+    @property
+    def rights(self) -> object:
+        return None
+
+    def authorized_operations(self, resource_type: ResourceType, name: str) -> int:
+        return ALL_OPERATIONS[resource_type]
 
     def allowed(
         self, operation: AclOperation, resource_type: ResourceType, names: Iterable[str], *, is_logged: bool = True

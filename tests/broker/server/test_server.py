@@ -138,9 +138,13 @@ def test_a_cluster_with_acls_is_served_only_with_an_authorizer(tmp_path: Path) -
     asyncio.run(write_acl(tmp_path))
 
     outcome = serve(listeners(free_port()), f"log.dirs={tmp_path}")
+    broker = BrokerProcess(tmp_path / "told", {"authorizer.class.name": STANDARD_AUTHORIZER})
+    broker.data_dir = tmp_path
+    broker.start()
 
     assert outcome.returncode == 1
     assert "ACLs" in one_line(outcome.stderr) and f"authorizer.class.name={STANDARD_AUTHORIZER}" in outcome.stderr
+    assert broker.stop() == 0
 
 
 async def test_a_node_that_learns_of_an_acl_stops(tmp_path: Path) -> None:
