@@ -220,20 +220,14 @@ class Shard(Generic[Machine]):
 
     def _end_append(self, write: _Write, replay: Callable[[], None], on_replayed: Callable[[], None] | None = None) -> None:
         """Replay what was appended, and wait for its commit."""
-        if write.outcome not in (None, ErrorCode.NONE):
-            write.end(write.outcome)
-        elif not self.is_active:
+        outcome = write.outcome
+        if outcome is not None and outcome is not ErrorCode.NONE:
+            write.end(outcome)
+            return
+        if not self.is_active:
             write.end(ErrorCode.NOT_COORDINATOR)  # the append cost this broker its leadership
-        else:
-            self._replay_appended(write, replay, on_replayed)
-
-    def _replay_records(self, result: CoordinatorResult, producer_id: int) -> None:
-        replay = self._replay
-        for record in result.records:
-            replay[type(record.key)](record.key, record.value, producer_id)
-
-    def _replay_appended(self, write: _Write, replay: Callable[[], None], on_replayed: Callable[[], None] | None) -> None:
-        is_committed = write.outcome is not None and not self._writes
+            return
+        is_committed = outcome is not None and not self._writes
         try:
             if not is_committed:
                 self.timeline.record()
@@ -247,6 +241,11 @@ class Shard(Generic[Machine]):
             self._fail(write, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         self._await_commit(write)
+
+    def _replay_records(self, result: CoordinatorResult, producer_id: int) -> None:
+        replay = self._replay
+        for record in result.records:
+            replay[type(record.key)](record.key, record.value, producer_id)
 
     def _await_commit(self, write: _Write) -> None:
         """Complete the write when it is committed and no write before it waits, which may be now."""

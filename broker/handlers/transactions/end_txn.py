@@ -45,6 +45,8 @@ def build(services: Services) -> Handler:
         version = EPOCH_BUMP_VERSION if context.api_version >= VERSION_EPOCH_BUMP else CLIENT_TRANSACTION_VERSION
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         ended = coordinator.end_transaction(request.transactional_id, EndTransaction(producer, request.committed, version))
+        if ended.is_done:
+            return _response(ended.take(), context.api_version)
         return mapped(ended, lambda answer: _response(answer, context.api_version))
 
     return handle

@@ -24,7 +24,7 @@ class Room:
     def end(self, version: int, *, transactional_id: str = "t", epoch: int = 0, commit: bool = True) -> tuple[ErrorCode, int, int]:
         request = EndTxnRequest(transactional_id=transactional_id, producer_id=1000, producer_epoch=epoch, committed=commit)
         answer = self._handle(request_context(26, version), decode(EndTxnRequest, version, encode(request, version))[0])
-        response = decode(EndTxnResponse, version, encode(answer.value, version))[0]
+        response = decode(EndTxnResponse, version, encode(answer, version))[0]
         return ErrorCode(response.error_code), response.producer_id, response.producer_epoch
 
 
