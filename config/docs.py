@@ -59,8 +59,6 @@ sasl.mechanism.controller.protocol  The mechanism by which brokers log in to con
 sasl.mechanism.inter.broker.protocol  The mechanism by which brokers log in to each other
 = handlers are those of listeners and mechanisms, with their prefix
 sasl.server.callback.handler.class  A Java class that checks credentials
-= connections are accepted as they come; max.connections and max.connections.per.ip limit them
-max.connection.creation.rate  Most new connections a second
 = committed offsets are loaded in small pieces, between which requests are served
 offsets.load.buffer.size  Bytes read at a time when committed offsets are loaded
 = the coordinator appends at once
@@ -210,7 +208,8 @@ log.retention.minutes  Minutes a segment is kept, where log.retention.ms is not 
 log.roll.hours  Hours after which a new segment is begun, where log.roll.ms is not set.
 log.roll.jitter.hours  Random hours by which rolling is brought forward, where log.roll.jitter.ms is not set.
 max.compaction.lag.ms  Longest time that a record stays uncompacted.
-max.connections  Most connections at once; more are closed as they come.
+max.connection.creation.rate  Most new connections a second; more wait to be accepted.
+max.connections  Most connections at once; more wait to be accepted.
 max.connections.per.ip  Most connections at once from one address; more are closed as they come.
 max.connections.per.ip.overrides  Limits of single addresses in place of max.connections.per.ip, as host:count.
 max.incremental.fetch.session.cache.slots  Most fetch sessions kept at once.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 LISTENER_PROPERTIES = (
     "connections.max.reauth.ms",
+    "max.connection.creation.rate",
+    "max.connections",
     "sasl.enabled.mechanisms",
     "sasl.server.max.receive.size",
     "ssl.cipher.suites",

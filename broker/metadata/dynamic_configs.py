@@ -26,6 +26,7 @@ LIVE_SETTINGS = (
     "log.cleaner.io.buffer.load.factor",
     "log.cleaner.io.buffer.size",
     "log.cleaner.io.max.bytes.per.second",
+    "max.connection.creation.rate",
     "max.connections",
     "max.connections.per.ip",
     "num.replica.fetchers",

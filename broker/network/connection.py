@@ -118,8 +118,8 @@ class Registry(Protocol):
     call_later: Callable[..., Timer]
     on_refused: Callable[[str, str], None]
 
-    def admit(self, connection: Connection) -> bool:
-        """Count `connection` and number it, or refuse it."""
+    def admit(self, connection: Connection) -> int | None:
+        """Count `connection` and number it. Returns None, or after how many ms it must be closed."""
 
     def forget(self, connection: Connection) -> None:
         """Remove a closed connection."""
@@ -221,8 +221,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's transports don't inherit asyncio's
         peer = transport.get_extra_info("peername")
         self.facts.client_host = peer[0] if peer else "unknown"
-        if not self._registry.admit(self):
-            self._transport.abort()
+        delay_ms = self._registry.admit(self)
+        if delay_ms is not None:
+            self.turn_away(delay_ms)
             return
         self.state = _OPEN
         self._reading.begin(self._transport)
@@ -233,6 +234,16 @@ class Connection(asyncio.BufferedProtocol):
         self.facts.throttle = self.throttle
         if self.facts.listener.send_buffer_bytes != SYSTEM_DEFAULT:
             self.facts.limit_send_buffer = self._limit_send_buffer
+
+    def turn_away(self, delay_ms: int) -> None:
+        """Close a connection that the limits did not let in, after `delay_ms`; until then it is not read."""
+        transport = self._transport
+        assert transport is not None and self.state is State.NEW
+        if delay_ms:
+            transport.pause_reading()
+            self._end_timer = self._registry.call_later(delay_ms, transport.abort)
+        else:
+            transport.abort()
 
     def _limit_send_buffer(self) -> None:
         """Bound what waits in the socket, so that a consumer reads it while it is still in a cache. The bound is permanent: the system

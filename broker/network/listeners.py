@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from types import MappingProxyType
 from broker.loop.clock import Clock, Timer
 from broker.network.busy_poll import BusyPoll
 from broker.network.connection import FAILED_AUTHENTICATIONS, Authenticator, Connection, Handle, Refuse, no_answer
+from broker.network.connection_limits import AT_ONCE, ConnectionLimits, Rates
 from broker.network.context import ListenerFacts
 from broker.network.frame_turn import FrameTurn
 from broker.network.listening_sockets import resolve
@@ -51,6 +51,8 @@ class ConnectionRegistry:
         on_count: Callable[[str, int], None],
         on_refused: Callable[[str, str], None],
         max_connections_of_ip: Mapping[str, int] = _NO_OVERRIDES,
+        inter_broker_listener: str = "",
+        rates: Rates | None = None,
     ) -> None:
         self.log = LimitedLog(logging.getLogger("barnabas.network"), clock)
         self.loop = loop
@@ -63,65 +65,69 @@ class ConnectionRegistry:
         self.monotonic_ns = clock.monotonic_ns
         self.monotonic_ms = clock.monotonic_ms
         self.call_later = clock.call_later
-        self._max_connections = max_connections
-        self._max_connections_per_ip = max_connections_per_ip
-        self._max_connections_of_ip = max_connections_of_ip  # addresses with a limit of their own
+        self.limits = ConnectionLimits(
+            clock.call_later,
+            clock.monotonic_ms,
+            self._close_idlest,
+            max_connections=max_connections,
+            max_connections_per_ip=max_connections_per_ip,
+            max_connections_of_ip=max_connections_of_ip,
+            inter_broker_listener=inter_broker_listener,
+            rates=rates,
+        )
         self._idle_ms = idle_ms
         self._frame_deadline_ms = frame_deadline_ms
         self._authentication_ms = authentication_ms
         self.on_refused = on_refused  # called with (API name, property) for a request beyond a limit, for the metrics
         self._on_count = on_count  # called with (listener name, +1 or -1), for the metrics
         self._connections: dict[Connection, None] = {}  # a dict for its order: closing goes oldest first
-        self._per_ip: Counter[str] = Counter()
-        self._per_listener: Counter[str] = Counter()
+        self._turned_away: dict[Connection, None] = {}  # those that are closed after a delay
         self._next_connection_id = 1
         self._sweep_timer: Timer | None = clock.call_later(SWEEP_INTERVAL_MS, self._sweep)
 
     def __len__(self) -> int:
         return len(self._connections)
 
-    def set_limits(self, *, max_connections: int, max_connections_per_ip: int) -> None:
-        """Set the limits for new connections; open ones stay."""
-        self._max_connections = max_connections
-        self._max_connections_per_ip = max_connections_per_ip
-
-    def admit(self, connection: Connection) -> bool:
-        """Count `connection` and number it, or refuse it by the limits."""
+    def admit(self, connection: Connection) -> int | None:
+        """Count `connection` and number it. Returns None, or that the limits let it not in: after how many ms it must be closed."""
         host, listener = connection.facts.client_host, connection.facts.listener
-        limit = self._max_connections_of_ip.get(host, self._max_connections_per_ip)
-        if (
-            len(self._connections) >= self._max_connections
-            or self._per_listener[listener.name] >= listener.max_connections
-            or self._per_ip[host] >= limit
-        ):
-            self.log.warning(
-                REFUSED_CONNECTIONS,
-                "refusing connection client=%s listener=%s open=%d from_client=%d",
-                host,
-                listener.name,
-                len(self._connections),
-                self._per_ip[host],
-            )
-            return False
+        delay_ms = self.limits.take(listener.name, host)
+        if delay_ms is not None:
+            if delay_ms > AT_ONCE:
+                self._turned_away[connection] = None
+                self.limits.delayed_count += 1
+            else:
+                self.log.warning(
+                    REFUSED_CONNECTIONS,
+                    "refusing connection client=%s listener=%s open=%d from_client=%d",
+                    host,
+                    listener.name,
+                    len(self._connections),
+                    self.limits.count_from(host),
+                )
+            return delay_ms
         connection.facts.connection_id = self._next_connection_id
         self._next_connection_id += 1
         connection.last_active_ms = self.monotonic_ms()
         self._connections[connection] = None
-        self._per_ip[host] += 1
-        self._per_listener[listener.name] += 1
         self._on_count(listener.name, 1)
-        return True
+        return None
 
     def forget(self, connection: Connection) -> None:
-        """Remove a closed connection. Does nothing for one that was refused."""
+        """Remove a closed connection. Does nothing for one that was refused at once."""
+        listener_name = connection.facts.listener.name
         if self._connections.pop(connection, True) is None:
-            host = connection.facts.client_host
-            self._per_ip[host] -= 1
-            if self._per_ip[host] <= 0:
-                del self._per_ip[host]
-            listener_name = connection.facts.listener.name
-            self._per_listener[listener_name] -= 1
             self._on_count(listener_name, -1)
+            self.limits.release(listener_name, connection.facts.client_host)
+        elif self._turned_away.pop(connection, True) is None:
+            self.limits.delayed_count -= 1
+
+    def _close_idlest(self, listener_names: frozenset[str]) -> None:
+        """Close the connection of these listeners that was idle longest, one that waits for an answer only if all do."""
+        candidates = [each for each in self._connections if each.facts.listener.name in listener_names]
+        if candidates:
+            idlest = min(candidates, key=lambda each: (each.is_busy, each.last_active_ms))
+            idlest.close("the listener of brokers needs its place")
 
     def close(self) -> None:
         """Close every connection, oldest first, and stop sweeping."""
@@ -130,6 +136,8 @@ class ConnectionRegistry:
             self._sweep_timer = None
         for connection in list(self._connections):
             connection.close("broker is stopping")
+        for connection in list(self._turned_away):
+            connection.turn_away(AT_ONCE)
 
     def _sweep(self) -> None:
         """Close connections that were idle for connections.max.idle.ms, whose frame is not complete by the frame deadline, who are not
@@ -174,6 +182,7 @@ class Listener:
         self._secure = secure
         self._registry = registry
         self._acceptor = registry.network.make_acceptor(f"listener {facts.name}", options)
+        registry.limits.add_listener(facts, self._acceptor)
 
     @property
     def name(self) -> str:
@@ -201,9 +210,11 @@ class Listener:
             return connection if secure is None else secure(connection)
 
         await self._acceptor.start(accept)
+        registry.limits.start(facts.name)
 
     def stop(self) -> None:
         """Stop accepting and free the addresses; the registry closes open connections."""
+        self._registry.limits.remove_listener(self.name)
         self._acceptor.stop()
 
 

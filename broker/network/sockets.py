@@ -17,6 +17,8 @@ from broker.network.listening_sockets import BACKLOG, ListeningSockets
 from broker.network.transport_layer import DescriptorLayer, TransportLayer
 
 SYSTEM_DEFAULT = -1  # a socket buffer's size, left to the system, which tunes it for each connection
+RETRY_S = 1.0
+"""After which a listener that could not resume tries again."""
 SEGMENT_BYTES_MIN = 536  # of TCP over IPv4
 SEGMENT_BYTES_MAX = 32_767
 """The largest limit that Linux takes for a connection's segments. Those of the loopback interface are of 65,483 bytes by default."""
@@ -50,6 +52,12 @@ class Acceptor(Protocol):
 
     async def start(self, protocol_factory: ProtocolFactory) -> None:
         """Accept connections; each gets a new protocol."""
+
+    def pause(self) -> None:
+        """Accept nothing until `resume`; who connects waits. Idempotent."""
+
+    def resume(self) -> None:
+        """Accept connections again. Idempotent."""
 
     def stop(self) -> None:
         """Stop accepting and free the address. Open connections stay open."""
@@ -129,6 +137,9 @@ class SocketAcceptor:
         }
         self._sockets = ListeningSockets(who, configure=self._set_inherited_options)
         self._servers: list[asyncio.Server] = []
+        self._protocol_factory: ProtocolFactory | None = None  # while it is started
+        self._is_paused = False
+        self._opening: asyncio.Task[None] | None = None  # creates the servers again
 
     @property
     def port(self) -> int:
@@ -145,13 +156,53 @@ class SocketAcceptor:
         self._sockets.listen(self._backlog)
 
     async def start(self, protocol_factory: ProtocolFactory) -> None:
-        for listening in self._sockets.sockets:
-            self._servers.append(await self._loop.create_server(protocol_factory, sock=listening, backlog=self._backlog))
+        self._protocol_factory = protocol_factory
+        await self._open()
+
+    def pause(self) -> None:
+        """uvloop accepts one connection of a socket in each turn of the loop: called at the first of them, this is before the next."""
+        self._is_paused = True
+        self._close_servers()
+
+    def resume(self) -> None:
+        if self._is_paused and self._protocol_factory is not None:
+            self._is_paused = False
+            if self._opening is None:
+                self._opening = self._loop.create_task(self._open())
+                self._opening.add_done_callback(self._opened)
 
     def stop(self) -> None:
-        for server in self._servers:
-            server.close()
+        self._is_paused = True
+        self._protocol_factory = None
+        self._close_servers()
         self._sockets.close()
+
+    async def _open(self) -> None:
+        """Create the servers. Each has a duplicate of its socket, which it closes, so that the socket goes on listening without it."""
+        protocol_factory = self._protocol_factory
+        for listening in list(self._sockets.sockets):
+            if self._is_paused or protocol_factory is None:
+                return
+            server = await self._loop.create_server(protocol_factory, sock=listening.dup(), backlog=self._backlog)
+            self._servers.append(server)
+            if self._is_paused:
+                self._close_servers()
+
+    def _opened(self, opening: asyncio.Task[None]) -> None:
+        self._opening = None
+        if opening.cancelled() or self._is_paused:
+            return
+        if opening.exception() is not None:  # no descriptor is left: some will be free again
+            self.pause()
+            self._loop.call_later(RETRY_S, self.resume)
+        elif not self._servers:  # paused and resumed while they were created
+            self.pause()
+            self.resume()
+
+    def _close_servers(self) -> None:
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
 
     def _set_inherited_options(self, listening: socket.socket) -> None:
         """Accepted sockets take these from the listening one; set before it listens, the receive buffer also bounds the window offered.

@@ -37,6 +37,7 @@ from broker.server.quorum_server import QuorumServer
 from broker.server.transaction_server import TransactionServer
 from broker.worker.jobs import BACKGROUND_NICENESS, NICENESS, Worker
 from config.cordoned import CORDONED_LOG_DIRS, cordoned_directories
+from config.listener_settings import ListenerSettings
 from protocol.compression import Compression
 from storage.errors import StorageError
 from storage.log_manager import LogManager
@@ -124,6 +125,7 @@ class ClientServer:
     async def serve(self) -> None:
         """Accept connections."""
         assert self._apis is not None and self._lifecycle is not None, "not started"
+        self._limit_connections()
         for listener in self._listeners:
             await listener.start(self._apis.handle, self._apis.refuse)
         self._node.on_stop(self._stop_listeners)
@@ -342,16 +344,30 @@ class ClientServer:
         """Called when brokers' dynamic configs have changed: pass frequently used ones to the parts that use them."""
         if not delta.changed_broker_configs:
             return
-        number, config = self._settings.number, self._node.config
-        self._registry.set_limits(
-            max_connections=min(int(number("max.connections")), config.barnabas_max_connections, self._node.descriptors.connections),
-            max_connections_per_ip=min(int(number("max.connections.per.ip")), config.barnabas_max_connections_per_ip),
-        )
+        number = self._settings.number
+        self._limit_connections()
         self._log_manager.set_producer_id_expiration(int(number("producer.id.expiration.ms")))
         self._verifies_transactions = self._settings.flag("transaction.partition.verification.enable")
         assert self._inter_broker is not None and self._lifecycle is not None, "they are there before clients are"
         self._inter_broker.take_over_settings()
         self._lifecycle.cordon_directories(self._cordon())
+
+    def _limit_connections(self) -> None:
+        """Set the present limits of connections and of new ones a second. A listener without limits of its own has the broker's."""
+        number, config, limits, rates = self._settings.number, self._node.config, self._registry.limits, self._node.quotas.connection_rates
+        limits.set_limits(
+            max_connections=min(int(number("max.connections")), config.barnabas_max_connections, self._node.descriptors.connections),
+            max_connections_per_ip=min(int(number("max.connections.per.ip")), config.barnabas_max_connections_per_ip),
+        )
+        rates.set_broker_limit(number("max.connection.creation.rate"))
+        for listener in self._listeners:
+            own = ListenerSettings(config.texts, listener.name)
+            count, rate = (
+                float(str(own.value(name))) if own.is_own(name) else number(name)
+                for name in ("max.connections", "max.connection.creation.rate")
+            )
+            limits.set_listener_limit(listener.name, int(count))
+            rates.set_listener_limit(listener.name, rate)
 
     def _cordon(self) -> list[bytes]:
         """Create no new logs in the directories that are cordoned now. Returns the ids of the online ones among them."""

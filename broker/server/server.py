@@ -15,7 +15,7 @@ import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from broker.network.context import ListenerFacts
 from broker.network.listeners import ConnectionRegistry, Listener, limits_by_address
@@ -30,6 +30,7 @@ from broker.server.listener_security import ListenerSecurity
 from broker.server.node import Node, StartError
 from broker.server.quorum_server import QuorumServer
 from config.endpoints import Endpoint
+from config.listener_settings import ListenerSettings
 from config.properties import ConfigError
 from config.server import ServerConfig
 from protocol.apis import ListenerKind
@@ -154,6 +155,8 @@ class Broker:
             max_connections=min(config.connections_limit, node.descriptors.connections),
             max_connections_per_ip=config.connections_per_ip_limit,
             max_connections_of_ip=limits_by_address(config.max_connections_per_ip_overrides),
+            inter_broker_listener=config.inter_broker_listener_name,
+            rates=node.quotas.connection_rates,
             idle_ms=config.connections_max_idle_ms,
             frame_deadline_ms=config.barnabas_frame_deadline_ms,
             authentication_ms=config.barnabas_authentication_timeout_ms,
@@ -183,6 +186,7 @@ class Broker:
             max_frame_size=self.config.socket_request_max_bytes,
             max_request_size=self.config.barnabas_request_bytes_max if kind is ListenerKind.CLIENT else sys.maxsize,
             send_buffer_bytes=self.config.socket_send_buffer_bytes,
+            max_connections=cast("int", ListenerSettings(self.config.texts, endpoint.listener_name).value("max.connections")),
         )
         is_small = self.config.socket_send_buffer_bytes <= SMALL_SEND_BUFFER_BYTES_MAX
         listener = Listener(

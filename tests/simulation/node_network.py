@@ -42,6 +42,7 @@ class SimulatedAcceptor:
         self._who = who
         self.port = 0
         self._is_started = False
+        self._protocol_factory: ProtocolFactory | None = None
 
     def bind(self, host: str | None, port: int) -> None:
         self.port = port or self._network.draw_port()
@@ -55,6 +56,16 @@ class SimulatedAcceptor:
         except OSError as error:
             raise ListenError(f"{self._who}: can't listen on {self._host}:{self.port}: {error.strerror}") from error
         self._is_started = True
+        self._protocol_factory = protocol_factory
+
+    def pause(self) -> None:
+        """Refuses connections, which come again."""
+        self.stop()
+
+    def resume(self) -> None:
+        if not self._is_started and self._protocol_factory is not None:
+            self._network.listen(self._host, self.port, self._protocol_factory)
+            self._is_started = True
 
     def stop(self) -> None:
         if self._is_started:

@@ -101,7 +101,7 @@ def test_nothing_of_a_half_received_frame_outlives_its_connection(end: Callable[
 
 def test_nothing_of_a_refused_connection_is_left() -> None:
     async def test() -> None:
-        async with serving(max_connections=0) as harness:
+        async with serving(max_connections_per_ip=0) as harness:
             before = living()
             with socket.create_connection(("127.0.0.1", harness.listener.port)) as client:
                 client.sendall(struct.pack(">i", 500_000) + bytes(50_000))
