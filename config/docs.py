@@ -52,11 +52,10 @@ ssl.trustmanager.algorithm  Java's trust manager
 = a key store is read at the start
 ssl.allow.dn.changes  Whether a changed key store may have another distinguished name
 ssl.allow.san.changes  Whether a changed key store may have other alternative names
-= this node does not log in to others by SASL yet
-sasl.client.callback.handler.class  A Java class that finds the credentials of a login to another node
+= it has to belong to a listener and a mechanism
 sasl.jaas.config  The login module of a client; a listener's has the prefix of listener and mechanism
-sasl.mechanism.controller.protocol  The mechanism by which brokers log in to controllers
-sasl.mechanism.inter.broker.protocol  The mechanism by which brokers log in to each other
+= a login's credentials are those of its sasl.jaas.config
+sasl.client.callback.handler.class  A Java class that finds the credentials of a login to another node
 = handlers are those of listeners and mechanisms, with their prefix
 sasl.server.callback.handler.class  A Java class that checks credentials
 = committed offsets are loaded in small pieces, between which requests are served
@@ -243,9 +242,9 @@ offsets.topic.segment.bytes  Segment size of __consumer_offsets; at least 104857
 process.roles  What this node is: broker, controller, or both.
 producer.id.expiration.check.interval.ms  Time between checks for expired producer ids.
 producer.id.expiration.ms  How long a partition remembers an idle producer.
+queued.max.request.bytes  Bytes of requests held at once, over all connections; -1 leaves it to barnabas.queued.max.request.bytes.
 quota.window.num  Windows over which the rates of client quotas are averaged.
 quota.window.size.seconds  Seconds of such a window.
-queued.max.request.bytes  Bytes of requests held at once, over all connections; -1 leaves it to barnabas.queued.max.request.bytes.
 remote.log.storage.system.enable  Tiered storage; setting it stops the start, for it is not supported.
 remote.storage.enable  Tiered storage of a topic; setting it is refused, for it is not supported.
 replica.fetch.backoff.ms  How long a follower waits after a failed fetch.
@@ -263,6 +262,8 @@ request.timeout.ms  Longest wait for another broker's answer about a transaction
 retention.bytes  Bytes of a partition that are kept, -1 for no limit.
 retention.ms  How long a segment is kept, -1 for no limit.
 sasl.enabled.mechanisms  SASL mechanisms of a listener. The default, GSSAPI, stops the start, for it is not supported.
+sasl.mechanism.controller.protocol  Mechanism by which this node logs in to controllers; GSSAPI, the default, stops the start.
+sasl.mechanism.inter.broker.protocol  Mechanism by which this broker logs in to others; GSSAPI, the default, stops the start.
 sasl.server.max.receive.size  Bytes of a request before its client is logged in.
 security.inter.broker.protocol  The name of the listener that brokers use among themselves, where inter.broker.listener.name is not set.
 segment.bytes  Size at which a new segment is begun.

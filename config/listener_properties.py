@@ -7,6 +7,8 @@ LISTENER_PROPERTIES = (
     "max.connection.creation.rate",
     "max.connections",
     "sasl.enabled.mechanisms",
+    "sasl.mechanism.controller.protocol",
+    "sasl.mechanism.inter.broker.protocol",
     "sasl.server.max.receive.size",
     "ssl.cipher.suites",
     "ssl.client.auth",

@@ -19,6 +19,7 @@ from config.server import ServerConfig
 from protocol.framing import BufferPool
 
 if TYPE_CHECKING:
+    from broker.network.peer_login import PeerSecurity
     from broker.platform import Platform
 
 QUORUM_IN_FLIGHT_MAX = 5
@@ -29,9 +30,19 @@ UNANSWERED_MAX = 4
 
 class ClusterLinks:
     """The callers close the objects that they get; `close` closes `failure_detector`, which is None if barnabas.fast.fencing is off.
-    `pool` provides the buffers of received frames."""
+    `pool` provides the buffers of received frames. `to_brokers` and `to_controllers` are how the listeners of each are connected to."""
 
-    def __init__(self, platform: Platform, pool: BufferPool, config: ServerConfig) -> None:
+    def __init__(
+        self,
+        platform: Platform,
+        pool: BufferPool,
+        config: ServerConfig,
+        *,
+        to_brokers: PeerSecurity | None = None,
+        to_controllers: PeerSecurity | None = None,
+    ) -> None:
+        self._to_brokers = to_brokers
+        self._to_controllers = to_controllers
         self._platform = platform
         self._pool = pool
         self._config = config
@@ -56,13 +67,14 @@ class ClusterLinks:
         self, purpose: str, find_targets: Callable[[], Mapping[int, Address]], on_change: Callable[[frozenset[int]], None]
     ) -> SilenceWatch:
         """Returns a SilenceWatch, which the caller starts and closes. `silence_ms` must not be 0."""
-        connections = self._connections(f"{purpose}-silence", UNANSWERED_MAX * self.silence_ms, 1)
+        security = self._to_brokers if purpose == "broker" else self._to_controllers
+        connections = self._connections(f"{purpose}-silence", UNANSWERED_MAX * self.silence_ms, 1, security)
         return SilenceWatch(connections, self._platform.clock, find_targets, on_change, silence_ms=self.silence_ms)
 
     def ask_once(self, address: Address, on_end: Callable[[bool], None]) -> None:
         """As silence_watch.ask_once, for a tick."""
         if self._questions is None:
-            self._questions = self._connections("controller-question", UNANSWERED_MAX * self.silence_ms, 1)
+            self._questions = self._connections("controller-question", UNANSWERED_MAX * self.silence_ms, 1, self._to_brokers)
         ask_once(self._questions, self._platform.clock, address, tick_ms(self.silence_ms), on_end)
 
     def leader_probe(self, find_address: Callable[[int], Address | None], on_refused: Callable[[int], None]) -> LeaderProbe:
@@ -72,15 +84,16 @@ class ClusterLinks:
     def quorum_peers(self) -> QuorumPeers:
         """Returns the connections of this node's replica of the metadata log to the others."""
         timeout_ms = self._config.controller_quorum_request_timeout_ms
-        return QuorumPeers(self._connections("raft-client", timeout_ms, QUORUM_IN_FLIGHT_MAX), self._platform.clock)
+        return QuorumPeers(self._connections("raft-client", timeout_ms, QUORUM_IN_FLIGHT_MAX, self._to_controllers), self._platform.clock)
 
     def broker_connections(self, purpose: str) -> PeerConnections:
         """Returns connections to other brokers on which one request at a time is answered. Each purpose has its own."""
-        return self._connections(purpose, self._config.request_timeout_ms, ROUTE_IN_FLIGHT_MAX)
+        return self._connections(purpose, self._config.request_timeout_ms, ROUTE_IN_FLIGHT_MAX, self._to_brokers)
 
     def cluster_id_connections(self) -> PeerConnections:
         """Returns connections by which the other nodes of the quorum are asked for their cluster id."""
-        return self._connections("cluster-id", self._config.controller_quorum_request_timeout_ms, ROUTE_IN_FLIGHT_MAX)
+        timeout_ms = self._config.controller_quorum_request_timeout_ms
+        return self._connections("cluster-id", timeout_ms, ROUTE_IN_FLIGHT_MAX, self._to_controllers)
 
     def controller_route(self, quorum: QuorumDriver, local: ControllerChannel | None, *, retry_timeout_ms: int) -> ControllerRoute:
         """Returns a route to the active controller. Requests on one route wait for each other."""
@@ -88,14 +101,14 @@ class ClusterLinks:
         timeout_ms = min(self._config.controller_socket_timeout_ms, retry_timeout_ms)
         return ControllerRoute(
             lambda: find_active_controller(quorum, node_id),
-            self._connections("to-controller", timeout_ms, ROUTE_IN_FLIGHT_MAX),
+            self._connections("to-controller", timeout_ms, ROUTE_IN_FLIGHT_MAX, self._to_controllers),
             self._platform.clock,
             local=local,
             node_id=node_id,
             retry_timeout_ms=retry_timeout_ms,
         )
 
-    def _connections(self, purpose: str, request_timeout_ms: int, in_flight_max: int) -> PeerConnections:
+    def _connections(self, purpose: str, request_timeout_ms: int, in_flight_max: int, security: PeerSecurity | None) -> PeerConnections:
         config = self._config
         return PeerConnections(
             connection_maker(
@@ -106,5 +119,6 @@ class ClusterLinks:
                 connect_timeouts_ms=(config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms),
                 max_frame_size=config.socket_request_max_bytes,
                 in_flight_max=in_flight_max,
+                security=security,
             )
         )

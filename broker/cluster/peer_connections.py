@@ -13,6 +13,7 @@ from broker.network.client import PeerConnection
 from protocol.framing import BufferPool
 
 if TYPE_CHECKING:
+    from broker.network.peer_login import PeerSecurity
     from broker.platform import Platform
 
 MakeConnection = Callable[[str, int, Callable[[Awaitable[Any]], None]], PeerConnection]
@@ -28,6 +29,7 @@ def connection_maker(
     connect_timeouts_ms: tuple[int, int],
     max_frame_size: int,
     in_flight_max: int,
+    security: PeerSecurity | None,
 ) -> MakeConnection:
     """Returns a function that opens connections with these limits."""
 
@@ -46,6 +48,7 @@ def connection_maker(
             max_frame_size=max_frame_size,
             in_flight_max=in_flight_max,
             connect_timeouts_ms=connect_timeouts_ms,
+            security=security,
         )
 
     return make

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker.loop.clock import Clock, Timer
 from broker.network.outbox import Outbox
@@ -28,6 +28,9 @@ from protocol.apis import API_VERSIONS_KEY, DECLARED, Api
 from protocol.errors import DecodeError, ErrorCode
 from protocol.framing import BufferPool, FrameAssembler
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from broker.network.peer_login import PeerSecurity
 
 log = logging.getLogger("barnabas.network")
 
@@ -43,8 +46,12 @@ class State(Enum):
     """Not connected, and nothing to send."""
     BACKING_OFF = "backing off"
     CONNECTING = "connecting"
+    SECURING = "securing"
+    """Connected; the TLS handshake is under way."""
     NEGOTIATING = "negotiating"
-    """Connected; the peer's API versions are on their way."""
+    """The peer's API versions are on their way."""
+    LOGGING_IN = "logging in"
+    """By SASL, for the first time or again."""
     READY = "ready"
     CLOSED = "closed"
 
@@ -70,10 +77,12 @@ class PeerConnection:
         max_frame_size: int,
         in_flight_max: int = 5,
         connect_timeouts_ms: tuple[int, int] = CONNECT_TIMEOUTS_MS,
+        security: PeerSecurity | None = None,
     ) -> None:
         self.host = host
         self.port = port
         self.state = State.IDLE
+        self._security = security
         self._network = network
         self._loop = loop
         self._executor = executor
@@ -92,6 +101,8 @@ class PeerConnection:
         self._backoff_timer: Timer | None = None
         self._deadline_timer: Timer | None = None
         self._looks_for_late_ms = 0  # when that timer fires
+        self._security_timer: Timer | None = None  # ends a TLS handshake that takes too long; later: logs in again
+        self._is_login_due = False
         self.versions: dict[int, tuple[int, int]] = {}
         """What the peer speaks: API key → (lowest, highest version), both inclusive; empty before the first connection."""
         self.on_lost: Callable[[], None] = lambda: None
@@ -139,10 +150,12 @@ class PeerConnection:
         self._run_in_background(self._open())
 
     async def _open(self) -> None:
-        protocol = PeerProtocol(self)
+        protocol, security = PeerProtocol(self), self._security
+        has_tls = security is not None and security.has_tls
+        outer = security.secure(protocol, self.host) if security is not None and has_tls else protocol
         timeout_ms = self._reconnects.connect_timeout_ms
         try:
-            transport, _ = await connect_within(timeout_ms, self._clock, self._network, self.host, self.port, lambda: protocol)
+            transport, _ = await connect_within(timeout_ms, self._clock, self._network, self.host, self.port, lambda: outer)
             self._reconnects.attempt_ended(None)
         except OSError as error:
             self._reconnects.attempt_ended(error)
@@ -153,6 +166,18 @@ class PeerConnection:
             transport.abort()
             return
         self._protocol = protocol
+        if has_tls and not protocol.is_secured:
+            self.state = State.SECURING
+            self._security_timer = self._clock.call_later(self._request_timeout_ms, self._lost, "no TLS handshake in time")
+        else:
+            self._negotiate()
+
+    def connection_secured(self, protocol: PeerProtocol) -> None:
+        if protocol is self._protocol and self.state is State.SECURING:
+            self._cancel_security_timer()
+            self._negotiate()
+
+    def _negotiate(self) -> None:
         self.state = State.NEGOTIATING
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
         negotiation = PeerRequest(request, DECLARED[API_VERSIONS_KEY], API_VERSIONS_VERSION, self._negotiated)
@@ -166,9 +191,69 @@ class PeerConnection:
             self._lost(f"ApiVersions is answered {ErrorCode(response.error_code).name}")
             return
         self.versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        if self._security is not None and self._security.mechanism is not None:
+            self._begin_login(self._security)
+        else:
+            self._become_ready()
+
+    def _become_ready(self) -> None:
         self.state = State.READY
         self._reconnects.end_backoff()
         self._send_waiting()
+
+    # -- logging in --------------------------------------------------------------------------------------------------
+
+    def _begin_login(self, security: PeerSecurity) -> None:
+        self.state = State.LOGGING_IN
+        self._is_login_due = False
+        self._run_in_background(self._log_in(security, self._protocol))
+
+    async def _log_in(self, security: PeerSecurity, protocol: PeerProtocol | None) -> None:
+        from broker.network.peer_login import RELOGIN_FACTOR, LoginError, log_in  # late: few listeners have SASL
+
+        def ask(message: Any, version: int) -> asyncio.Future[Any]:
+            answer: asyncio.Future[Any] = self._loop.create_future()
+            if protocol is not self._protocol:
+                answer.set_result(None)
+                return answer
+
+            def on_answer(response: Any | None) -> None:
+                if response is not None and hasattr(response, "auth_bytes"):
+                    response.auth_bytes = bytes(response.auth_bytes)
+                if not answer.done():
+                    answer.set_result(response)
+
+            request = PeerRequest(message, api_of(message), version, on_answer)
+            self._limit_time(request, self._request_timeout_ms)
+            self._write(request, version)
+            return answer
+
+        try:
+            lifetime_ms = await log_in(ask, security, self._executor)
+        except LoginError as error:
+            if protocol is self._protocol and self.state is State.LOGGING_IN:
+                self._lost(f"login failed: {error}")
+            return
+        if protocol is not self._protocol or self.state is not State.LOGGING_IN:
+            return
+        if lifetime_ms > 0:
+            self._security_timer = self._clock.call_later(int(lifetime_ms * RELOGIN_FACTOR), self._login_is_due)
+        self._become_ready()
+
+    def _login_is_due(self) -> None:
+        self._security_timer = None
+        self._is_login_due = True
+        self._log_in_if_due()
+
+    def _log_in_if_due(self) -> None:
+        """Log in again as soon as nothing is under way."""
+        if self._is_login_due and not self._in_flight and self.state is State.READY and self._security is not None:
+            self._begin_login(self._security)
+
+    def _cancel_security_timer(self) -> None:
+        timer, self._security_timer = self._security_timer, None
+        if timer is not None:
+            timer.cancel()
 
     def _lost(self, reason: str) -> None:
         """The connection ended, or never was: what is under way is answered None, what waits is tried again after a while."""
@@ -195,6 +280,8 @@ class PeerConnection:
                 self._begin_connecting()
 
     def _drop_connection(self) -> None:
+        self._cancel_security_timer()
+        self._is_login_due = False
         protocol, self._protocol = self._protocol, None
         if protocol is not None:
             protocol.abort()
@@ -202,6 +289,9 @@ class PeerConnection:
     # -- requests and answers --------------------------------------------------------------------------------------
 
     def _send_waiting(self) -> None:
+        if self._is_login_due:
+            self._log_in_if_due()
+            return
         while self._waiting and len(self._in_flight) < self._in_flight_max and self.state is State.READY and not self._is_behind:
             request = self._waiting.popleft()
             version = request.version if request.version is not None else self.find_version(request.api)

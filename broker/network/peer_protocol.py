@@ -26,6 +26,9 @@ class FrameReceiver(Protocol):
     def peer_takes_more(self) -> None:
         """Called when the peer has caught up."""
 
+    def connection_secured(self, protocol: PeerProtocol) -> None:
+        """Called when the TLS handshake is done."""
+
     def connection_ended(self, protocol: PeerProtocol, reason: str) -> None: ...
 
 
@@ -37,6 +40,8 @@ class PeerProtocol(asyncio.BufferedProtocol):
         self._assembler = receiver.make_assembler(self._frame)
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
+        self.is_secured = False
+        """Whether a TLS handshake is done."""
 
     @property
     def is_behind(self) -> bool:
@@ -56,6 +61,16 @@ class PeerProtocol(asyncio.BufferedProtocol):
             self._assembler.buffer_updated(nbytes)
         except DecodeError as error:
             self._end(f"malformed answer: {error}")
+
+    def secured(self, certificate: bytes | None) -> None:
+        """Called after the TLS handshake."""
+        self.is_secured = True
+        if self._receiver is not None:
+            self._receiver.connection_secured(self)
+
+    def security_failed(self, reason: str) -> None:
+        """Called when TLS has failed."""
+        self._end(reason)
 
     def eof_received(self) -> bool:
         self._end("closed by the peer")  # now, because `connection_lost` comes a turn later

@@ -64,7 +64,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         buffer: CiphertextBuffer,
         *,
         make_layer: Callable[[asyncio.Transport], TransportLayer],
-        wait_turn: Callable[[Callable[[], None]], None],
+        wait_turn: Callable[[Callable[[], None]], object],
         pread: Pread,
     ) -> None:
         self._inner: SecuredProtocol | None = inner
@@ -78,6 +78,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         """What the connection's outbox sends by, once the connection is made."""
         self._is_paused = False
         self._is_waiting = False  # for a turn, in which `_go_on` is called
+        self._has_received = False
         self._has_ended = False
 
     # -- the plain transport's calls ---------------------------------------------------------------------------------
@@ -93,6 +94,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         return self._buffer.view
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._has_received = True
         self._tls.feed(self._buffer.view[:nbytes])
         if self._tls.is_established and not self._is_waiting:
             self._deliver()
@@ -102,6 +104,8 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._plain.pause_reading()  # while it waits, which bounds what lies here
 
     def eof_received(self) -> bool:
+        if not self._has_received:
+            return False  # a peer that looked whether somebody listens: no failed handshake
         self._tls.feed_end()
         self._has_ended = True
         self._wait()

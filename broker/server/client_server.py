@@ -43,15 +43,24 @@ from storage.errors import StorageError
 from storage.log_manager import LogManager
 
 if TYPE_CHECKING:
+    from broker.network.peer_login import PeerSecurity
     from broker.telemetry.client_metrics import ClientMetricsManager
 
 
 class ClientServer:
-    """See the module's docstring. `quorum` has started; `listeners` are bound, and their ports are advertised."""
+    """See the module's docstring. `quorum` has started; `listeners` are bound, and their ports are advertised. `to_brokers` is how the
+    others' listener is connected to."""
 
     def __init__(
-        self, node: Node, quorum: QuorumServer, log_manager: LogManager, listeners: list[Listener], registry: ConnectionRegistry
+        self,
+        node: Node,
+        quorum: QuorumServer,
+        log_manager: LogManager,
+        listeners: list[Listener],
+        registry: ConnectionRegistry,
+        to_brokers: PeerSecurity | None = None,
     ) -> None:
+        self._security = to_brokers
         self._node = node
         self._quorum = quorum
         self._metadata = quorum.metadata
@@ -262,7 +271,7 @@ class ClientServer:
     def _make_replica_manager(self, lifecycle: BrokerLifecycle) -> ReplicaManager:
         node, metadata = self._node, self._metadata
         inter_broker = self._inter_broker = InterBroker(
-            node.config, metadata, self._quorum.channel, node.platform, self._unreachable_brokers
+            node.config, metadata, self._quorum.channel, node.platform, self._unreachable_brokers, self._security
         )
         replica_manager = ReplicaManager(
             config=node.config,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from broker.controller.channel import ControllerChannel
     from broker.metadata.metadata_cache import MetadataCache
     from broker.metadata.unreachable_brokers import UnreachableBrokers
+    from broker.network.peer_login import PeerSecurity
     from broker.platform import Platform
     from broker.replication.fetcher.manager import ReplicaFetcherManager
     from broker.replication.fetcher.replica_fetcher import Endpoint, LeaderConnection
@@ -38,6 +39,7 @@ class InterBroker:
         channel: ControllerChannel,
         platform: Platform,
         unreachable_brokers: UnreachableBrokers | None = None,
+        security: PeerSecurity | None = None,
     ) -> None:
         self.fetchers = FetchersOnDemand(self._make_fetchers)
         self.replica_manager: ReplicaManager | None = None
@@ -46,6 +48,7 @@ class InterBroker:
         self._channel = channel
         self._platform = platform
         self._unreachable_brokers = unreachable_brokers
+        self._security = security
         self._changes: IsrChanges | None = None
         self._manager: ReplicaFetcherManager | None = None
         self._pool: BufferPool | None = None
@@ -114,6 +117,7 @@ class InterBroker:
             connect_timeouts_ms=(config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms),
             # One batch may be larger than a response should be, but not larger than a produce request.
             max_frame_size=max(config.replica_fetch_response_max_bytes, config.socket_request_max_bytes) + FRAMING_BYTES_MAX,
+            security=self._security,
         )
         connection.on_lost = lambda: self._note_lost(endpoint)
         return connection

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
+from broker.loop.clock import Clock
 from broker.network.connection import FAILED_AUTHENTICATIONS, Connection, Handle, Refuse
 from broker.network.listeners import ConnectionRegistry, Secure
 from broker.platform import Platform
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     import ssl
 
     from broker.network.login import Login
-    from broker.network.tls_transport import CiphertextBuffer
+    from broker.network.tls_transport import CiphertextBuffer, SecuredProtocol
     from broker.security.sasl.conversation import Mechanism
-    from broker.security.sasl.exchange import SaslServer
+    from broker.security.sasl.exchange import SaslClient, SaslServer
     from broker.security.sasl.jaas import JaasEntry
     from broker.security.sasl.scram_server import ScramCredentials
     from broker.security.tls.principal_mapping import PrincipalMapper
@@ -38,6 +39,10 @@ TLS_PROTOCOLS = ("SSL", "SASL_SSL")
 SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 ANONYMOUS = "User:ANONYMOUS"
 GSSAPI_IS_MISSING = "GSSAPI (Kerberos) is not supported; set sasl.enabled.mechanisms to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
+NO_SCRAM_BETWEEN_VOTERS = (
+    "sasl.mechanism.controller.protocol: voters cannot use SCRAM, whose credentials are in the log of the quorum that they elect; use "
+    "PLAIN, or SSL with client certificates"
+)
 NONCE_SIZE = 18  # random bytes of a SCRAM nonce
 
 
@@ -73,6 +78,60 @@ class ListenerSecurity:
 
         mapper = PrincipalMapper(str(settings.value("ssl.principal.mapping.rules")))
         return TlsAuthenticator(mapper, self._config.socket_request_max_bytes), secure
+
+    def to_brokers(self) -> Peers | None:
+        """How this node connects to other brokers; None if their listener is PLAINTEXT. Raises ConfigError."""
+        return self._peers(self._config.inter_broker_listener_name, "sasl.mechanism.inter.broker.protocol")
+
+    def to_controllers(self) -> Peers | None:
+        """How this node connects to controllers, as `to_brokers`."""
+        config = self._config
+        if not config.controller_listener_names:
+            return None
+        peers = self._peers(config.controller_listener_names[0], "sasl.mechanism.controller.protocol")
+        has_other_voters = len(config.controller_quorum_voters) > 1 or not config.is_own_quorum_server
+        is_scram = peers is not None and (peers.mechanism or "").startswith("SCRAM")
+        if is_scram and has_other_voters and "controller" in config.process_roles:
+            raise ConfigError("sasl.mechanism.controller.protocol", None, "", message=NO_SCRAM_BETWEEN_VOTERS)
+        return peers
+
+    def _peers(self, listener_name: str, mechanism_property: str) -> Peers | None:
+        protocol = self._config.listener_security_protocol_map.get(listener_name, "PLAINTEXT")
+        if protocol == "PLAINTEXT":
+            return None
+        settings = ListenerSettings(self._config.texts, listener_name)
+        context = self._client_context(settings, protocol) if protocol in TLS_PROTOCOLS else None
+        mechanism, start = None, None
+        if protocol in SASL_PROTOCOLS:
+            mechanism = str(settings.value(mechanism_property))
+            start = self._client_maker(settings, mechanism, mechanism_property)
+        return Peers(context, self._registry, self._platform, mechanism, start)
+
+    def _client_context(self, settings: ListenerSettings, protocol: str) -> ssl.SSLContext:
+        from broker.security.tls.context import client_context
+        from broker.security.tls.files import read_store_file
+
+        return client_context(tls_settings(settings, is_of_sasl=protocol == "SASL_SSL"), read_store_file)
+
+    def _client_maker(self, settings: ListenerSettings, name: str, mechanism_property: str) -> Callable[[], SaslClient]:
+        from broker.security.sasl import jaas, scram
+        from broker.security.sasl.plain import PLAIN, PlainClient
+        from broker.security.sasl.scram_client import ScramClient
+
+        mechanism = scram.find_mechanism(name)
+        if mechanism is None and name != PLAIN:
+            why = "nodes log in to each other by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+            raise ConfigError(settings.key(mechanism_property), name, why)
+        key, text = settings.of_mechanism(name, "sasl.jaas.config")
+        module = jaas.PLAIN_LOGIN_MODULE if mechanism is None else jaas.SCRAM_LOGIN_MODULE
+        options = _jaas_entry(text, key, module).options if text is not None else {}
+        if "username" not in options or "password" not in options:
+            raise ConfigError(key, None, "", message=f"{key}: must name the user of this node, with username and password")
+        username, password, entropy = options["username"], options["password"], self._platform.entropy
+        if mechanism is None:
+            return lambda: PlainClient(username, password)
+        is_token = options.get("tokenauth", "").lower() == "true"
+        return lambda: ScramClient(mechanism, username, password, entropy(NONCE_SIZE).hex(), is_token=is_token)
 
     # -- TLS ---------------------------------------------------------------------------------------------------------
 
@@ -110,7 +169,7 @@ class ListenerSecurity:
             mechanisms,
             max_receive_size=max_receive_size,
             failure_delay_ms=self._config.connection_failed_authentication_delay_ms,
-            platform=self._platform,
+            clock=self._platform.clock,
         )
 
     def _mechanism(self, settings: ListenerSettings, name: str) -> Mechanism:
@@ -145,6 +204,45 @@ class ListenerSecurity:
         raise ConfigError(key, name, why)
 
 
+class Peers:
+    """How this node connects to one listener of the other nodes. Satisfies PeerSecurity."""
+
+    def __init__(
+        self,
+        context: ssl.SSLContext | None,
+        registry: ConnectionRegistry,
+        platform: Platform,
+        mechanism: str | None,
+        start_login: Callable[[], SaslClient] | None,
+    ) -> None:
+        self.has_tls = context is not None
+        self.mechanism = mechanism
+        self._context = context
+        self._registry = registry
+        self._platform = platform
+        self._start_login = start_login
+        self._buffer: CiphertextBuffer | None = None
+
+    def secure(self, inner: SecuredProtocol, host: str) -> asyncio.BufferedProtocol:
+        from broker.network.tls_transport import CiphertextBuffer, TlsTransport
+        from broker.security.tls.layer import TlsLayer
+
+        assert self._context is not None, "there is TLS"
+        self._buffer = self._buffer or CiphertextBuffer()
+        return TlsTransport(
+            inner,
+            TlsLayer(self._context, is_server=False, server_hostname=host),
+            self._buffer,
+            make_layer=self._registry.network.make_layer,
+            wait_turn=self._registry.loop.call_soon,
+            pread=self._platform.disk.pread,
+        )
+
+    def start_login(self) -> SaslClient:
+        assert self._start_login is not None, "there is a mechanism"
+        return self._start_login()
+
+
 class TlsAuthenticator:
     """Names clients by their certificates; who has none is User:ANONYMOUS (where ssl.client.auth lets him in)."""
 
@@ -172,7 +270,7 @@ class TlsAuthenticator:
 class SaslAuthenticator:
     """Has clients log in by SASL. `mechanisms` may be changed for new logins."""
 
-    def __init__(self, mechanisms: Mapping[str, Mechanism], *, max_receive_size: int, failure_delay_ms: int, platform: Platform) -> None:
+    def __init__(self, mechanisms: Mapping[str, Mechanism], *, max_receive_size: int, failure_delay_ms: int, clock: Clock) -> None:
         from broker.network.login import Login
         from broker.security.sasl.conversation import SaslConversation
         from broker.security.sasl.events import Now
@@ -180,7 +278,7 @@ class SaslAuthenticator:
         self.mechanisms = mechanisms
         self.frame_size_max = max_receive_size
         self._failure_delay_ms = failure_delay_ms
-        self._clock = platform.clock
+        self._clock = clock
         self._make_login, self._make_conversation, self._make_now = Login, SaslConversation, Now
 
     def begin(self, connection: Connection, handle: Handle, refuse: Refuse) -> Login:

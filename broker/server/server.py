@@ -26,7 +26,7 @@ from broker.quorum.opening import other_addresses
 from broker.quorum.voters import Address
 from broker.server.client_server import ClientServer
 from broker.server.formatting import format_directories, new_id
-from broker.server.listener_security import ListenerSecurity
+from broker.server.listener_security import ListenerSecurity, Peers
 from broker.server.node import Node, StartError
 from broker.server.quorum_server import QuorumServer
 from config.endpoints import Endpoint
@@ -69,6 +69,7 @@ class Broker:
         self._registry: ConnectionRegistry | None = None
         self._log_manager: LogManager | None = None
         self._failed_directories: set[Path] = set()
+        self._to_brokers: Peers | None = None
         self._quorum: QuorumServer | None = None
         self._clients: ClientServer | None = None
 
@@ -123,7 +124,7 @@ class Broker:
         node.on_stop(node.platform.executor.shutdown)
         registry = self._registry = self._make_registry()
         self._security = ListenerSecurity(
-            config, node.platform, registry, credentials=self._find_credentials, cluster_secret=lambda: b"to come"
+            config, node.platform, registry, credentials=self._find_credentials, cluster_secret=self._cluster_secret
         )
         links = self._make_links(registry)
         for endpoint in config.controller_listeners:
@@ -138,7 +139,7 @@ class Broker:
         self._quorum = QuorumServer(node, links, self.controller_listeners, directory_id)
         await self._quorum.start()
         if "broker" in config.process_roles:
-            self._clients = ClientServer(node, self._quorum, log_manager, self.listeners, registry)
+            self._clients = ClientServer(node, self._quorum, log_manager, self.listeners, registry, self._to_brokers)
             await self._clients.start()
         await self._serve_metrics(self._quorum, self._clients)
         if self._clients is not None:
@@ -173,7 +174,15 @@ class Broker:
             return None
         from broker.cluster.links import ClusterLinks  # late: a single node does not need it
 
-        links = ClusterLinks(self._node.platform, registry.pool, self.config)
+        security = self._security
+        self._to_brokers = security.to_brokers()
+        links = ClusterLinks(
+            self._node.platform,
+            registry.pool,
+            self.config,
+            to_brokers=self._to_brokers,
+            to_controllers=security.to_controllers(),
+        )
         self._node.on_stop(links.close)
         return links
 
@@ -205,7 +214,14 @@ class Broker:
         return listener
 
     def _find_credentials(self) -> ScramCredentials:
-        raise NotImplementedError
+        assert self._quorum is not None, "a listener serves after its node's metadata are there"
+        return self._quorum.metadata.credentials
+
+    def _cluster_secret(self) -> bytes:
+        from broker.security.credentials.cluster_secret import cluster_secret
+
+        key = self.config.value_of("delegation.token.secret.key")
+        return cluster_secret(self._node.cluster_id, None if key is None else str(key))
 
     def _open_directories(self) -> tuple[LogManager, bytes]:
         """Lock the log directories and read their meta.properties. Empty ones are formatted first, if the config asks for it.

@@ -76,13 +76,17 @@ class Cluster:
         format_words: Sequence[str] | None = None,
         features: Sequence[str] = (),
         initial_voters: Collection[int] = (),
+        secure: str | None = None,
     ) -> None:
         """`settings` are every node's, `node_settings` those of one; process.roles among the latter is "broker,controller" if not given.
         `network` is where the nodes are, and the caller's to close; else they are on 127.0.0.1. `data_dirs` are those of nodes
         whose data are not beside their logs. `node_classes` are what runs a node of each kind. The nodes are formatted with
         `format_words`, which are MIXED_FORMAT by default where Kafka takes part, else none, and with these `features` (name=level). The
         voters are all controllers, for ever; or, if `initial_voters` are given, at first these, and then those that the log names
-        (KIP-853)."""
+        (KIP-853). `secure` is the security protocol of the brokers' second listener, SECURE, by which they reach each other; controllers
+        are reached by TLS then, with client certificates (tests/support/secured.py has the settings)."""
+        self.secure_ports: dict[int, int] = {}
+        self._secure = secure
         self.cluster_id = CLUSTER_ID
         self.directory = directory
         self.nodes: dict[int, ServerProcess] = {}
@@ -133,6 +137,8 @@ class Cluster:
             "listeners": ",".join(listeners[role] for role in roles.split(",")),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         }
+        if self._secure is not None:
+            self._secure_node(node, node_id, self._secure)
         node.data_dir = self._data_dirs.get(node_id, node.data_dir)
         if self._network is not None:
             node.prefix = self._network.enter(node_id)
@@ -146,6 +152,13 @@ class Cluster:
             node.serves = lambda: listens(node.host, node.port)  # type: ignore[method-assign]
         self.nodes[node_id] = node
         return node
+
+    def _secure_node(self, node: ServerProcess, node_id: int, protocol: str) -> None:
+        node.settings["listener.security.protocol.map"] = f"PLAINTEXT:PLAINTEXT,CONTROLLER:SSL,SECURE:{protocol}"
+        node.settings["inter.broker.listener.name"] = "SECURE"
+        if "PLAINTEXT:" in node.settings["listeners"]:
+            port = self.secure_ports[node_id] = free_ports(1)[0]
+            node.settings["listeners"] += f",SECURE://{node.host}:{port}"
 
     def _quorum_settings(self) -> dict[str, str]:
         if self._initial_voters:

@@ -64,3 +64,33 @@ class Secured:
 def one_line(name: str) -> str:
     """PEM's text as a value of --override."""
     return (FILES / name).read_text()
+
+
+ADMIN, ADMIN_PASSWORD = "admin", "of the nodes"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def cluster_settings(directory: Path, mechanism: str, *, reauthenticate_ms: int = 0) -> dict[str, str]:
+    """The properties of each node of a Cluster with `secure`. The nodes log in to each other by `mechanism` as ADMIN, clients by PLAIN as
+    USER."""
+    directory.mkdir(parents=True, exist_ok=True)
+    keys = directory / "node.pem"
+    keys.write_text((FILES / "server.key").read_text() + (FILES / "server.pem").read_text())
+    users = f'user_{ADMIN}="{ADMIN_PASSWORD}" user_{USER}="{PASSWORD}"'
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(keys),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(FILES / "ca.pem"),
+        "listener.name.controller.ssl.client.auth": "required",
+        "listener.name.secure.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listener.name.secure.connections.max.reauth.ms": str(reauthenticate_ms),
+        "sasl.mechanism.inter.broker.protocol": mechanism,
+        "listener.name.secure.plain.sasl.jaas.config": f'{PLAIN_MODULE} required username="{ADMIN}" password="{ADMIN_PASSWORD}" {users};',
+        "listener.name.secure.scram-sha-256.sasl.jaas.config": f'{SCRAM_MODULE} required username="{ADMIN}" password="{ADMIN_PASSWORD}";',
+    }
+
+
+def scram_of_nodes() -> tuple[str, str]:
+    """Words of the format command that give ADMIN a credential."""
+    return "--add-scram", f"SCRAM-SHA-256=[name={ADMIN},password={ADMIN_PASSWORD}]"

@@ -36,6 +36,7 @@ class Harness:
 
     def __init__(self, handle: Any, listener: dict[str, int], **limits: Any) -> None:
         self.clock = ManualClock()
+        authenticator = limits.pop("authenticator", None)
         facts = ListenerFacts(
             "PLAINTEXT",
             limits.pop("kind", ListenerKind.CLIENT),
@@ -62,6 +63,7 @@ class Harness:
             **(settings | limits),
         )
         self._handle = handle
+        self._authenticator = authenticator
         self._options = SocketOptions(**listener)
         self._facts = facts
         self._listeners: list[Listener] = []
@@ -74,7 +76,7 @@ class Harness:
         return await self._listen(self._facts._replace(name=name))
 
     async def _listen(self, facts: ListenerFacts) -> Listener:
-        listener = Listener(facts, self.registry, self._options)
+        listener = Listener(facts, self.registry, self._options, authenticator=self._authenticator)
         self._listeners.append(listener)
         listener.bind("127.0.0.1", 0)
         listener.listen()
