@@ -36,6 +36,8 @@ FETCH_TIMEOUT_S = 300
 BUILD_TIMEOUT_S = 1_200
 TEST_MAX_S = 900
 COUNT_OF_JOBS = 2
+PATIENCE = 4
+"""By how much the tests' own limits of time are multiplied, which suit a machine that does nothing else."""
 MANIFEST = """
 [package]
 name = "librdkafka-sources"
@@ -99,7 +101,7 @@ def run(sources: Path, tests: Sequence[str], directory: Path) -> dict[str, str]:
     results: dict[str, str] = {}
     with Cluster(directory / "cluster", [kind] * 3, settings=BROKER_SETTINGS) as cluster:
         config = directory / "test.conf"
-        config.write_text(f"metadata.broker.list={cluster.bootstrap}\n")
+        config.write_text(f"metadata.broker.list={cluster.bootstrap}\ntest.timeout.multiplier={PATIENCE}\n")
         for test in tests:
             report, log = directory / f"{test}.json", directory / f"{test}.log"
             environment = {
