@@ -13,7 +13,6 @@ from config.topic import TOPIC_PROPERTIES
 
 # What it is, and why it has no effect here: whole families, the longest prefix first.
 _FAMILIES_WITHOUT_EFFECT = (
-    ("delegation.token.", "Delegation tokens", "authentication is not supported yet"),
     ("follower.fetch.last.tiered", "Tiered storage", "it is not supported"),
     ("group.share.", "Share groups", "they are not supported yet"),
     ("group.streams.", "Streams groups", "they are not supported yet"),
@@ -153,6 +152,10 @@ controller.socket.timeout.ms  Longest wait for an answer from the controller.
 cordoned.log.dirs  Log directories that get no new partitions, `*` for all; what is in them stays.
 create.topic.policy.class.name  A Java class that may refuse topics; setting it stops the start, for it cannot be loaded.
 default.replication.factor  Replicas of a topic that is created without saying how many.
+delegation.token.expiry.check.interval.ms  Time between removals of delegation tokens whose time is over.
+delegation.token.expiry.time.ms  Time after which a delegation token ends unless it is renewed.
+delegation.token.max.lifetime.ms  Time after which a delegation token ends, however often it is renewed.
+delegation.token.secret.key  What delegation tokens are made from, the same on all nodes; unset, there are none.
 delete.retention.ms  How long a compacted topic keeps the tombstones of deleted keys.
 delete.topic.enable  Whether topics can be deleted.
 early.start.listeners  Listeners that accept connections before the ACLs are loaded; unset, those of the controller.

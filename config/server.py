@@ -95,6 +95,10 @@ class ServerConfig:
     socket_receive_buffer_bytes: int = -1
     socket_request_max_bytes: int = 104_857_600
     socket_send_buffer_bytes: int = 262_144
+    delegation_token_secret_key: str | None = None
+    delegation_token_max_lifetime_ms: int = 7 * 86_400_000
+    delegation_token_expiry_time_ms: int = 86_400_000
+    delegation_token_expiry_check_interval_ms: int = 3_600_000
     connection_failed_authentication_delay_ms: int = 100
     connections_max_idle_ms: int = 600_000
     connections_max_reauth_ms: int = 0

@@ -45,8 +45,7 @@ These are the differences that a client or an operator can notice. Everywhere el
 difference is a bug.
 
 ### Not there yet
-- Security: there are no delegation tokens. Quotas of users, client ids and IP addresses are stored and
-  described, and throttle nothing yet.
+- Security: quotas of users, client ids and IP addresses are stored and described, and throttle nothing yet.
 - Share groups and streams groups. Their records in `__consumer_offsets` are left alone. Kafka Streams runs with
   `group.protocol=classic`, its default; with `streams` it says that the cluster does not support it.
 - Admin APIs that are not in the table.
@@ -172,7 +171,9 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
   turn to be copied.
 
 ### Credentials
-- Controllers do not serve DescribeUserScramCredentials. Kafka's declare it, and answer with UNKNOWN_SERVER_ERROR.
+- Controllers do not serve DescribeUserScramCredentials and DescribeDelegationToken. Kafka's declare them, and answer with
+  UNKNOWN_SERVER_ERROR.
+- CreateDelegationToken with an owner's name and no type is INVALID_PRINCIPAL_TYPE. Kafka answers UNKNOWN_SERVER_ERROR.
 - An empty salted password is UNACCEPTABLE_CREDENTIAL. Kafka answers UNKNOWN_SERVER_ERROR.
 - `barnabas format --add-scram` prints no salt and no key. Kafka's tool prints both.
 

@@ -39,6 +39,9 @@ class ControllerClient:
         self.incremental_alter_configs = channel.incremental_alter_configs
         self.alter_client_quotas = channel.alter_client_quotas
         self.alter_user_scram_credentials = channel.alter_user_scram_credentials
+        self.create_delegation_token = channel.create_delegation_token
+        self.renew_delegation_token = channel.renew_delegation_token
+        self.expire_delegation_token = channel.expire_delegation_token
         self.create_acls = channel.create_acls
         self.delete_acls = channel.delete_acls
         self.elect_leaders = channel.elect_leaders

@@ -35,13 +35,16 @@ from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHea
 from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 from protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -141,6 +144,15 @@ class ControllerRoute:
 
     async def delete_acls(self, request: DeleteAclsRequest, client: RequestContext) -> DeleteAclsResponse:
         return await self._ask(request, lambda local: local.delete_acls(request, client), client=client)
+
+    async def create_delegation_token(self, request: CreateDelegationTokenRequest, client: RequestContext) -> CreateDelegationTokenResponse:
+        return await self._ask(request, lambda local: local.create_delegation_token(request, client), client=client)
+
+    async def renew_delegation_token(self, request: RenewDelegationTokenRequest, client: RequestContext) -> RenewDelegationTokenResponse:
+        return await self._ask(request, lambda local: local.renew_delegation_token(request, client), client=client)
+
+    async def expire_delegation_token(self, request: ExpireDelegationTokenRequest, client: RequestContext) -> ExpireDelegationTokenResponse:
+        return await self._ask(request, lambda local: local.expire_delegation_token(request, client), client=client)
 
     async def elect_leaders(self, request: ElectLeadersRequest, client: RequestContext) -> ElectLeadersResponse:
         return await self._ask(request, lambda local: local.elect_leaders(request, client), client=client)

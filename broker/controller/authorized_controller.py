@@ -38,13 +38,16 @@ if TYPE_CHECKING:
     from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
     from protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
     from protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+    from protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
     from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
     from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
     from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+    from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
     from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
     from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -54,6 +57,7 @@ NAMES_AT_ONCE = 500
 """Rights that are decided before other work has its turn, 2 to 10 µs each."""
 
 USE_DEFAULT = -1
+NO_TIMESTAMP = -1
 
 CONFIG_RESOURCES = {
     RESOURCE_BROKER: ResourceType.CLUSTER,
@@ -154,6 +158,25 @@ class AuthorizedController:
         self._check(client)
         self._check_has_authorizer()
         return await self._local.delete_acls(request, client)
+
+    async def create_delegation_token(self, request: CreateDelegationTokenRequest, client: RequestContext) -> CreateDelegationTokenResponse:
+        self._local.check_active()
+        from broker.controller.token_control import described_owners, owner_of
+
+        requester = client.connection.principal
+        owner = owner_of(request, requester)
+        if owner != requester and not client.access.allows(AclOperation.CREATE_TOKENS, ResourceType.USER, owner):
+            refused = described_owners(owner, requester, client.api_version)
+            refused.error_code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+            refused.issue_timestamp_ms = refused.expiry_timestamp_ms = refused.max_timestamp_ms = NO_TIMESTAMP
+            return refused
+        return await self._local.create_delegation_token(request, client)
+
+    async def renew_delegation_token(self, request: RenewDelegationTokenRequest, client: RequestContext) -> RenewDelegationTokenResponse:
+        return await self._local.renew_delegation_token(request, client)
+
+    async def expire_delegation_token(self, request: ExpireDelegationTokenRequest, client: RequestContext) -> ExpireDelegationTokenResponse:
+        return await self._local.expire_delegation_token(request, client)
 
     async def elect_leaders(self, request: ElectLeadersRequest, client: RequestContext) -> ElectLeadersResponse:
         self._check(client)

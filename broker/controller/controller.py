@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from broker.controller.partition_control import PartitionControl
     from broker.controller.reassignments import Reassignments
     from broker.controller.scram_control import ScramControl
+    from broker.controller.token_control import TokenControl
     from broker.controller.topic_control import TopicControl
 
 REPLICAS_UNLIMITED = 2**31 - 1
@@ -63,6 +64,7 @@ class Controller:
         self._configs: ConfigControl | None = None
         self._partitions: PartitionControl | None = None
         self._features: FeatureControl | None = None
+        self._tokens: TokenControl | None = None
 
     @property
     def topics(self) -> TopicControl:
@@ -120,6 +122,14 @@ class Controller:
         from broker.controller.scram_control import ScramControl
 
         return ScramControl(self.state)
+
+    @property
+    def tokens(self) -> TokenControl:
+        if self._tokens is None:
+            from broker.controller.token_control import TokenControl
+
+            self._tokens = TokenControl(self.state, self.config, self._random)
+        return self._tokens
 
     @property
     def reassignments(self) -> Reassignments:

@@ -22,6 +22,7 @@ from broker.controller.controller_result import ControllerResult, Steps
 from broker.controller.controller_writes import ControllerWrites, ignore_outcome
 from broker.controller.periodic_elections import PeriodicElections
 from broker.controller.silence_reports import AskOnce, SilenceReports
+from broker.controller.token_removal import TokenRemoval
 from broker.metadata.change_log import ChangeLog
 from broker.observability.limited_log import PARTITION_LINES_INTERVAL_MS, PARTITION_LINES_MAX, LimitedLog
 from broker.security.authorizer.access import OPEN_ACCESS, Access
@@ -49,13 +50,16 @@ if TYPE_CHECKING:
     from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
     from protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
     from protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+    from protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
     from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
     from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
     from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
     from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+    from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
     from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
     from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -109,6 +113,7 @@ class LocalController:
         self.mutation_quotas = quotas or ControllerMutationQuotaManager(window_ms=1000, windows_count=11)
         self._session_check: Timer | None = None
         self._periodic: PeriodicElections | None = None  # while this node leads
+        self._token_removal: TokenRemoval | None = None  # the same
 
     # -- QuorumListener --------------------------------------------------------------------------------------------
 
@@ -145,6 +150,8 @@ class LocalController:
             self._watch_sessions()
         self._periodic = PeriodicElections(self._active, self._clock, self._writes.run)
         self._periodic.begin()
+        self._token_removal = TokenRemoval(self._active, self._clock, self._writes.run)
+        self._token_removal.begin()
 
     def fail(self, error: Exception) -> None:
         """Called when the metadata log has failed: nothing more will be committed here."""
@@ -163,6 +170,9 @@ class LocalController:
         if self._periodic is not None:
             self._periodic.end()
             self._periodic = None
+        if self._token_removal is not None:
+            self._token_removal.end()
+            self._token_removal = None
         epoch = self._writes.end(why)
         if epoch is not None and not self._is_alone:
             logger.info("this node is no longer the active controller epoch=%d", epoch)
@@ -267,6 +277,29 @@ class LocalController:
     async def delete_acls(self, request: DeleteAclsRequest, client: RequestContext) -> DeleteAclsResponse:
         with self._logging_refusal("ACLs not deleted", client):
             return await self._writes.append_steps(self._active.acls.delete_acls(request))
+
+    async def create_delegation_token(self, request: CreateDelegationTokenRequest, client: RequestContext) -> CreateDelegationTokenResponse:
+        requester, now_ms = client.connection.principal, self._clock.now_ms()
+        result = self._active.tokens.create(request, requester, client.api_version, now_ms)
+        return await self._change_token("created", result, client)
+
+    async def renew_delegation_token(self, request: RenewDelegationTokenRequest, client: RequestContext) -> RenewDelegationTokenResponse:
+        requester, now_ms = client.connection.principal, self._clock.now_ms()
+        result = self._active.tokens.renew(request, requester, now_ms)
+        return await self._change_token("renewed", result, client)
+
+    async def expire_delegation_token(self, request: ExpireDelegationTokenRequest, client: RequestContext) -> ExpireDelegationTokenResponse:
+        requester, now_ms = client.connection.principal, self._clock.now_ms()
+        result = self._active.tokens.expire(request, requester, now_ms)
+        return await self._change_token("expired", result, client)
+
+    async def _change_token(self, what: str, result: ControllerResult[Response], client: RequestContext) -> Response:
+        def log() -> None:
+            self._changes.delegation_token_changed(what, result.records, result.response, client)
+
+        response = await self._writes.submitted(result, log)
+        log()
+        return response
 
     async def elect_leaders(self, request: ElectLeadersRequest, client: RequestContext | None = None) -> ElectLeadersResponse:
         from broker.controller.election_requests import elect_leaders
@@ -411,6 +444,8 @@ class LocalController:
             self._session_check.cancel()
         if self._periodic is not None:
             self._periodic.end()
+        if self._token_removal is not None:
+            self._token_removal.end()
         await self._writes.close()
 
     @contextmanager

@@ -9,6 +9,7 @@ Kafka logs the same at INFO in ReplicationControlManager and ConfigurationContro
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.metadata.cluster_state import RESOURCE_TOPIC
@@ -137,6 +138,16 @@ class ChangeLog:
                 what = "SCRAM credential removed" if result.user in deleted else "SCRAM credential set"
                 if not self._log.omits(what):
                     self._log.info(what, "%s %s", what, Fields(user=result.user, **_client_fields(client)))
+
+    def delegation_token_changed(self, what: str, records: Sequence[Any], response: Any, client: RequestContext) -> None:
+        """`what` is created, renewed or expired. The token's HMAC is a password, and told nowhere."""
+        if response.error_code:
+            self._refused(f"delegation token not {what}", response.error_code, None, client)
+            return
+        for record in records:
+            if not self._log.omits(f"delegation token {what}"):
+                described = Fields(token_id=record.token_id, owner=getattr(record, "owner", None), **_client_fields(client))
+                self._log.info(f"delegation token {what}", "delegation token %s %s", what, described)
 
     def request_refused(self, what: str, error: KafkaError, client: RequestContext | None) -> None:
         """Log a request that was refused as a whole. `what` is a constant of this program, no text of a client."""

@@ -7,7 +7,8 @@ Invariants: every topic in `topics` is in `topics_by_id`; partition indexes of a
 Records between BeginTransactionRecord and EndTransactionRecord take effect together at the end, or not at all.
 
 Source: the replay methods of ReplicationControlManager, ClusterControlManager, ConfigurationControlManager, FeatureControlManager,
-ProducerIdControlManager, AclControlManager, ScramControlManager and OffsetControlManager (KIP-868 for transactions).
+ProducerIdControlManager, AclControlManager, ScramControlManager, DelegationTokenControlManager and OffsetControlManager (KIP-868 for
+transactions).
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from broker.metadata.topic_names import collision_key, has_collision_characters
 from broker.metadata.unused_records import UnusedRecords
 from broker.security.authorizer.acl_store import AclStore
 from broker.security.credentials.scram_store import ScramStore
+from broker.security.credentials.token_store import TokenStore
 from broker.security.quotas.client_quotas import ClientQuota, ClientQuotas
 from protocol.messages.stored import metadata_records as records
 from storage.errors import StorageError
@@ -84,8 +86,9 @@ class ClusterState:
         self.acls = AclStore()
         self.client_quotas = ClientQuotas()
         self.scram = ScramStore()
+        self.tokens = TokenStore()
         self.kept = UnusedRecords()
-        """What this broker only stores: controllers, delegation tokens."""
+        """The registrations of controllers."""
         self.is_in_transaction = False
         self.elections = ElectionCounts()
         """By this object, whatever it became since."""
@@ -147,6 +150,7 @@ class ClusterState:
         copy.acls = self.acls.copy()
         copy.client_quotas = self.client_quotas.copy()
         copy.scram = self.scram.copy()
+        copy.tokens = self.tokens.copy()
         copy.kept = self.kept.copy()
         copy.is_in_transaction = self.is_in_transaction
         copy._buffered = self._buffered.copy()
@@ -175,6 +179,7 @@ class ClusterState:
         self.is_in_transaction, self._buffered = other.is_in_transaction, other._buffered
         self.acls.become(other.acls)
         self.scram.become(other.scram)
+        self.tokens.become(other.tokens)
         self._changes.client_quotas.update(dict.fromkeys(self.client_quotas.become(other.client_quotas)))
         self.kept = other.kept
 
@@ -501,4 +506,6 @@ _APPLY: dict[type, Callable[[ClusterState, Any], None]] = {
     records.RemoveAccessControlEntryRecord: lambda state, record: state.acls.replay_removal(record),
     records.UserScramCredentialRecord: lambda state, record: state.scram.replay(record),
     records.RemoveUserScramCredentialRecord: lambda state, record: state.scram.replay_removal(record),
+    records.DelegationTokenRecord: lambda state, record: state.tokens.replay(record),
+    records.RemoveDelegationTokenRecord: lambda state, record: state.tokens.replay_removal(record),
 }

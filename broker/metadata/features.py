@@ -19,6 +19,8 @@ METADATA_VERSION_MAX = 30
 """4.3-IV0, the newest that Kafka 4.3 calls stable."""
 METADATA_VERSION_SCRAM = 11
 """3.5-IV2, the first with SCRAM credentials."""
+METADATA_VERSION_DELEGATION_TOKENS = 14
+"""3.6-IV2, the first with delegation tokens."""
 
 CORDONED_DIRECTORIES_LEVEL = 30
 """4.3-IV0, from where on brokers tell their cordoned log directories, and the cluster's metadata hold them (KIP-1066)."""

@@ -32,7 +32,9 @@ class MetadataCache:
         self.node_id = node_id
         self.brokers: dict[int, BrokerImage] = state.brokers
         self.topics: dict[str, TopicImage] = state.topics
-        self.credentials = Credentials(state.scram)
+        self.credentials = Credentials(
+            state.scram, state.tokens, cluster_id=cluster_id, token_secret_key=config.delegation_token_secret_key
+        )
         """What listeners of this node look up who logs in by SCRAM in."""
         self.end_offset = 0
         """Where the state ends in the metadata log; the publisher sets it."""

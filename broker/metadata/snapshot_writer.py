@@ -51,6 +51,7 @@ def state_records(state: ClusterState) -> Iterator[Any]:
     yield from state.client_quotas.records()
     yield from state.acls.records()
     yield from state.scram.records()
+    yield from state.tokens.by_id.values()
     yield from state.kept
     if state.next_producer_id > 0:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=state.next_producer_id)

@@ -1,63 +1,40 @@
-"""UnusedRecords: metadata that this broker stores and passes on, but does not use yet: controllers and delegation tokens.
+"""UnusedRecords: metadata that this broker stores and passes on, and reads for itself only in part: the registrations of controllers.
 
 Each record is kept completely, under its key in Kafka's image, and is written to snapshots: another node may use it.
 
-Source: the deltas of org.apache.kafka.image: ClusterDelta, DelegationTokenDelta.
+Source: org.apache.kafka.image.ClusterDelta.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from operator import attrgetter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from protocol.messages.stored import metadata_records as records
-
-KeyOf = Callable[[Any], Hashable]
-
-
-_KEPT: Mapping[type, KeyOf] = {
-    records.RegisterControllerRecord: attrgetter("controller_id"),
-    records.DelegationTokenRecord: attrgetter("token_id"),
-}
-"""What is kept and by which key, in the order of a snapshot."""
-
-_REMOVED: Mapping[type, tuple[type, KeyOf]] = {
-    records.RemoveDelegationTokenRecord: (records.DelegationTokenRecord, attrgetter("token_id")),
-}
+from protocol.messages.stored.metadata_records import RegisterControllerRecord
 
 
 class UnusedRecords:
     """Owner: ClusterState. The records are immutable."""
 
-    __slots__ = ("_by_type",)
+    __slots__ = ("_controllers",)
 
-    def __init__(self) -> None:
-        self._by_type: dict[type, dict[Hashable, Any]] = {}
+    def __init__(self, controllers: Mapping[int, RegisterControllerRecord] | None = None) -> None:
+        self._controllers: dict[int, RegisterControllerRecord] = dict(controllers or {})
 
-    def __iter__(self) -> Iterator[Any]:
-        """All of them, type by type."""
-        for kind in _KEPT:
-            yield from self._by_type.get(kind, {}).values()
+    def __iter__(self) -> Iterator[RegisterControllerRecord]:
+        return iter(self._controllers.values())
 
     @property
-    def controllers(self) -> Mapping[int, records.RegisterControllerRecord]:
+    def controllers(self) -> Mapping[int, RegisterControllerRecord]:
         """The registrations of the quorum's voters by node id."""
-        return self._by_type.get(records.RegisterControllerRecord, {})  # type: ignore[return-value]
+        return self._controllers
 
     def apply(self, record: Any) -> bool:
-        """Keep the record, or remove the one that it deletes. Returns False for a record of another type."""
-        kind = type(record)
-        if kind in _KEPT:
-            self._by_type.setdefault(kind, {})[_KEPT[kind](record)] = record
-            return True
-        if kind not in _REMOVED:
+        """Keep the record. Returns False for a record of another type."""
+        if type(record) is not RegisterControllerRecord:
             return False
-        removed_kind, key_of = _REMOVED[kind]
-        self._by_type.get(removed_kind, {}).pop(key_of(record), None)
+        self._controllers[record.controller_id] = record
         return True
 
     def copy(self) -> UnusedRecords:
-        copy = UnusedRecords()
-        copy._by_type = {kind: kept.copy() for kind, kept in self._by_type.items() if kept}
-        return copy
+        return UnusedRecords(self._controllers)

@@ -55,7 +55,19 @@ CONTROLLER: dict[str, Call] = {
 }
 """One call of the controller."""
 
-SAME_AS_CLIENTS = frozenset(("alter_configs", "create_acls", "delete_acls", "describe_acls", "sasl_authenticate", "sasl_handshake"))
+SAME_AS_CLIENTS = frozenset(
+    (
+        "alter_configs",
+        "create_acls",
+        "create_delegation_token",
+        "delete_acls",
+        "describe_acls",
+        "expire_delegation_token",
+        "renew_delegation_token",
+        "sasl_authenticate",
+        "sasl_handshake",
+    )
+)
 """Built by the module that client listeners use."""
 
 OWN_MODULES = {
