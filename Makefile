@@ -19,6 +19,7 @@ SIMULATE_ARGS ?=
 SEED ?=
 FUZZER ?=
 WORKERS ?= 2
+LANES ?= 3
 PYTEST_ARGS ?=
 
 SOURCES := $(shell find barnabas broker config pipeline protocol storage -name '*.py' -o -name 'server.properties') pyproject.toml
@@ -33,11 +34,11 @@ run: $(VENV)/.installed
 
 install: $(VENV)/.installed
 
-# Two lanes at a time, since most tests wait most of the time (tests/support/two_at_once.py). WORKERS=1 runs them one after another.
+# Three lanes at a time, since most tests wait half of the time (tests/support/lanes.py). LANES=1 runs them one after another.
 # PYTEST_ARGS="tests/wire -x" runs one pytest with these words instead.
 test: $(VENV)/.installed $(VENV)/.test-dependencies
 	@command -v java >/dev/null 2>&1 || echo "Java is missing: the Spark and Java-client tests will be skipped. To install it: sudo apt-get install -y openjdk-17-jdk-headless maven" >&2
-	$(BIN)/python -m $(if $(PYTEST_ARGS),pytest $(PYTEST_ARGS),tests.support.two_at_once --workers $(WORKERS))
+	$(BIN)/python -m $(if $(PYTEST_ARGS),pytest $(PYTEST_ARGS),tests.support.lanes --workers $(LANES))
 
 # For the hand at work, within a minute: what needs no other process and takes little time (tests/support/in_process.py).
 check: lint

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.installed import commands_with, wait_until
+from tests.support.lanes import LONGEST, SPARK, Lane, Result, lanes_of, run_lanes, summary
 from tests.support.process import checkout
-from tests.support.two_at_once import LONGEST, SPARK, Lane, Result, lanes_of, run_lanes, summary
 
 LANE_MAX_S = 300.0
 

@@ -1,8 +1,8 @@
-"""How `make test` uses two cores: `python -m tests.support.two_at_once` runs the tests in lanes, one pytest for each, two lanes at a time.
+"""How `make test` uses two cores: `python -m tests.support.lanes` runs the tests in lanes, one pytest for each, three lanes at a time.
 
-Most of the suite's time is spent waiting for clusters, for Java and for timeouts, which one lane does while the other computes. A lane
-is a folder's files, or one file that takes long by itself: those begin first, since one that began last would leave a core without work.
-What needs Spark is one lane, since its JVM takes a gigabyte, and its connector is fetched into one cache.
+A lane computes for about half of its time; the rest it waits, for clusters, for Java and for timeouts, while the other two compute. A lane
+is a folder's files, or one file that takes long by itself. Long ones begin first, since one that began last would leave a core without
+work. What needs Spark is one lane, since its JVM takes a gigabyte, and its connector is fetched into one cache.
 
 A lane shares nothing with another but the machine. One that crashes or hangs is ended with all processes that it started and counts as a
 failure; the others go on. What a lane printed is shown only if it failed.
@@ -33,19 +33,19 @@ SPARK = "spark"
 USERS_OF_SPARK = ("tests/pipeline/", "tests/clients/test_spark_", "tests/barnabas/test_documentation.py", "tests/clients/test_readme.py")
 # Lanes in the order in which they begin; other folders come after them. A file that is named here is a lane of its own.
 LONGEST = (
-    SPARK,
-    "tests/simulation",
-    "tests/peers",
-    "tests/mixed",
-    "tests/broker",
-    "tests/faults",
     "tests/clients",
-    "tests/streams",
+    SPARK,
+    "tests/peers",
+    "tests/simulation",
+    "tests/mixed",
+    "tests/faults",
+    "tests/broker",
     "tests/connect",
     "tests/flink",
+    "tests/streams",
     "tests/barnabas",
-    "tests/storage",
     "tests/mixed/test_takeover.py",
+    "tests/storage",
     "tests/broker/replication",
     "tests/fuzz",
     "tests/bench",
@@ -213,7 +213,7 @@ def _say(text: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", type=int, default=2, help="how many lanes run at a time")
+    parser.add_argument("--workers", type=int, default=3, help="how many lanes run at a time")
     parser.add_argument("lanes", nargs="*", help="names of lanes; all if none are given")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # not without ending the lanes
