@@ -20,6 +20,8 @@ from tests.simulation.world import Outcome, simulate
 ROOT = Path(__file__).parents[2]
 LINES_SHOWN = 60
 EVIDENCE_CHARACTERS_MAX = 2_000
+SEEDS_MORE = 30
+"""Seeds that are run at a time where those before have not reached everything."""
 
 
 @dataclass(slots=True)
@@ -67,6 +69,22 @@ def run_seeds(seeds: Iterable[int], *, processes_count: int | None = None, run: 
     context = multiprocessing.get_context("spawn")
     with context.Pool(count, maxtasksperchild=100) as pool:
         yield from pool.imap_unordered(run, seeds)
+
+
+def run_until_reached(wanted: frozenset[str], *, at_least: int, at_most: int, run: Callable[[int], Outcome] = simulate) -> list[Outcome]:
+    """The outcomes of the first `at_least` seeds, and of more as long as something of `wanted` was not reached: a change of the brokers
+    makes other worlds of the same seeds."""
+    outcomes = list(run_seeds(range(at_least), run=run))
+    for first in range(at_least, at_most, SEEDS_MORE):
+        if reached_by(outcomes) >= wanted:
+            break
+        outcomes += run_seeds(range(first, min(first + SEEDS_MORE, at_most)), run=run)
+    return outcomes
+
+
+def reached_by(outcomes: Iterable[Outcome]) -> set[str]:
+    """The kinds of faults that struck, and what was covered."""
+    return {what for outcome in outcomes for what in (*outcome.faults, *outcome.covered)}
 
 
 def hash_in_fresh_process(seed: int, *, hash_seed: int, options: str = "") -> str:
