@@ -75,6 +75,7 @@ class ClusterCampaign:
         cluster.create_topic(TOPIC, PARTITIONS, config={"segment.bytes": str(SEGMENT_BYTES), **topic_config})
         self.load = Load(cluster.bootstrap, has_java=has_java, sends_per_second=sends_per_second, requests_in_flight=requests_in_flight)
         self.windows: list[Window] = []
+        self._undrawn: list[str] = []
         self._ends = dict.fromkeys(range(PARTITIONS), 0)
         self._digests: list[tuple[dict[int, int], str]] = []
 
@@ -86,11 +87,17 @@ class ClusterCampaign:
             end_s = time.monotonic() + seconds
             while not strikes or time.monotonic() < end_s:
                 time.sleep(self._random.uniform(0, CALM_MAX_S))
-                kind = self._random.choice(kinds)
+                kind = self._draw(kinds)
                 strikes += self._run_change(kind, kinds) if kind in CHANGES else [self._run_fault(kind)]
             return strikes
 
         return self.run_during(strike_often)
+
+    def _draw(self, kinds: Sequence[str]) -> str:
+        """One of `kinds`: each has come once before any comes again."""
+        if not self._undrawn:
+            self._undrawn = self._random.sample(kinds, len(kinds))
+        return self._undrawn.pop()
 
     def run_during(self, work: Callable[[], list[Strike]]) -> Window:
         """The clients work while `work` does something to the cluster; then the check."""
