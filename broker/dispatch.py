@@ -99,7 +99,7 @@ class KafkaApis:
         self._authorizer = services.authorizer
         self._authorizer_log = AuthorizerLog(services.clock)
         self._find_route = self._routes.known.get
-        self._quotas = services.quotas or UNLIMITED_QUOTAS
+        self._quotas = UNLIMITED_QUOTAS if services.quotas is None else services.quotas
         self._throttling = Throttling(self._quotas, services.clock)
         self._exempt_keys = EXEMPT_KEYS[kind]
         self.turns = turns

@@ -110,7 +110,7 @@ class LocalController:
         self._changes = ChangeLog(clock)
         self._isr_refusals = LimitedLog(logger, clock, lines_max=PARTITION_LINES_MAX, interval_ms=PARTITION_LINES_INTERVAL_MS)
         self._clock = clock
-        self.mutation_quotas = quotas or ControllerMutationQuotaManager(window_ms=1000, windows_count=11)
+        self.mutation_quotas = ControllerMutationQuotaManager(window_ms=1000, windows_count=11) if quotas is None else quotas
         self._session_check: Timer | None = None
         self._periodic: PeriodicElections | None = None  # while this node leads
         self._token_removal: TokenRemoval | None = None  # the same
