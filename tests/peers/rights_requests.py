@@ -25,6 +25,7 @@ from protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
+from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.create_acls import AclCreation, CreateAclsRequest
@@ -44,6 +45,7 @@ from protocol.messages.describe_producers import DescribeProducersRequest
 from protocol.messages.describe_producers import TopicRequest as ProducersTopic
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from protocol.messages.describe_transactions import DescribeTransactionsRequest
+from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
@@ -278,6 +280,7 @@ FORWARDED: list[RightsRequest] = [
     ),
     request("ListPartitionReassignments", 0, ListPartitionReassignmentsRequest()),
     request("AlterClientQuotas", 1, AlterClientQuotasRequest(entries=[_QUOTA], validate_only=True)),
+    request("AlterUserScramCredentials", 0, AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name="u", mechanism=1)])),
     request("UnregisterBroker", 0, UnregisterBrokerRequest(broker_id=99)),
     request("UpdateFeatures v1", 1, UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature="none", max_version_level=1)])),
     request("RemoveRaftVoter", 0, RemoveRaftVoterRequest(cluster_id=None, voter_id=7)),
@@ -380,6 +383,7 @@ OF_BROKERS: list[RightsRequest] = [
     ),
     request("DescribeClientQuotas", 1, DescribeClientQuotasRequest()),
     request("DescribeCluster", 1, DescribeClusterRequest(include_cluster_authorized_operations=True)),
+    request("DescribeUserScramCredentials", 0, DescribeUserScramCredentialsRequest()),
     request(
         "DescribeProducers",
         0,

@@ -11,23 +11,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from broker.security.authorizer.acl import Acl
-from broker.security.authorizer.acl_codes import (
-    CLUSTER_NAME,
-    WILDCARD,
-    AclOperation,
-    AclPermissionType,
-    PatternType,
-    ResourceType,
-)
-from broker.security.authorizer.rights import CLIENT_RIGHTS, CONTROLLER_RIGHTS
+from broker.security.authorizer.acl_codes import CLUSTER_NAME, WILDCARD, ResourceType
 from config.server import STANDARD_AUTHORIZER
 from protocol.errors import ErrorCode
-from protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from protocol.messages.create_acls import CreateAclsRequest
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from protocol.messages.describe_acls import DescribeAclsRequest
@@ -37,13 +29,13 @@ from protocol.schema import Message
 from tests.peers.answers import plain
 from tests.peers.odd_request import committing, topic
 from tests.peers.rights_requests import AT_BROKERS, AT_CONTROLLERS, GROUP, TOPIC, TRANSACTION, RightsRequest
+from tests.peers.rights_settings import ALL, CLIENT_HOST, EVERYBODY, NAMES, SETTINGS, Setting, concerned, creation, rule
 from tests.support.broker import BrokerProcess
 from tests.support.kafka import KafkaServer, kafka_jars
 from tests.support.process import ServerProcess, free_port
 from tests.support.wire import WireClient
 
-CLIENT_HOST, ADMIN_HOST = "127.0.0.2", "127.0.0.1"
-EVERYBODY = "User:ANONYMOUS"
+ADMIN_HOST = "127.0.0.1"
 ATTEMPTS_MAX = 300
 ATTEMPT_INTERVAL_S = 0.1
 NOT_YET = {3, 6, 14, 15, 16}
@@ -55,76 +47,7 @@ VOLATILE = {
 
 OTHER_WORDS = {"RemoveRaftVoter"}
 
-NAMES = {
-    ResourceType.TOPIC: TOPIC,
-    ResourceType.GROUP: GROUP,
-    ResourceType.TRANSACTIONAL_ID: TRANSACTION,
-    ResourceType.CLUSTER: CLUSTER_NAME,
-}
-"""The resources that the requests name and that are there."""
-
-ALL = AclOperation.ALL
-
-
-class Setting(NamedTuple):
-    """The client's rules: `kind` is what it is, `operation` and `resource` the right that it is about."""
-
-    kind: str
-    operation: AclOperation | None = None
-    resource: ResourceType | None = None
-
-    def __str__(self) -> str:
-        right = "" if self.operation is None or self.resource is None else f" {self.operation.name} on {self.resource.name}"
-        return f"{self.kind}{right}"
-
-    def acls(self) -> list[Acl]:
-        everything = [_rule(kind, WILDCARD if kind is not ResourceType.CLUSTER else CLUSTER_NAME, ALL) for kind in NAMES]
-        if self.kind == "nobody":
-            return []
-        if self.kind == "everything":
-            return everything
-        if self.kind == "denied":
-            return everything + [_rule(kind, name, ALL, AclPermissionType.DENY) for kind, name in NAMES.items()]
-        assert self.operation is not None and self.resource is not None
-        if self.kind == "only":
-            return [_rule(self.resource, NAMES[self.resource], self.operation)]
-        return [*everything, _rule(self.resource, NAMES[self.resource], self.operation, AclPermissionType.DENY)]
-
-
-def _rule(
-    kind: ResourceType, name: str, operation: AclOperation, permission: AclPermissionType = AclPermissionType.ALLOW, host: str = CLIENT_HOST
-) -> Acl:
-    return Acl(kind, name, PatternType.LITERAL, EVERYBODY, host, operation, permission)
-
-
-def _rights_of(api: str) -> set[tuple[AclOperation, ResourceType]]:
-    """All that is ever asked for a request of the API."""
-    rights: set[tuple[AclOperation, ResourceType]] = set()
-    for table in (CLIENT_RIGHTS, CONTROLLER_RIGHTS):
-        line = table.get(api)
-        if line is not None:
-            rights |= {(right.operation, right.resource) for right in line.named}
-            rights |= {(operation, ResourceType.CLUSTER) for operation in line.cluster}
-    return rights
-
-
 REQUESTS = {"broker": AT_BROKERS, "controller": AT_CONTROLLERS}
-SETTINGS = [
-    Setting("nobody"),
-    Setting("everything"),
-    Setting("denied"),
-    *(
-        Setting(kind, operation, resource)
-        for operation, resource in sorted(set().union(*(_rights_of(each.api) for each in (*AT_BROKERS, *AT_CONTROLLERS))))
-        for kind in ("only", "all but")
-    ),
-]
-
-
-def _concerned(setting: Setting, requests: list[RightsRequest]) -> list[RightsRequest]:
-    if setting.operation is None or setting.resource is None:
-        return requests
-    return [each for each in requests if (setting.operation, setting.resource) in _rights_of(each.api)]
 
 
 class Side:
@@ -155,25 +78,13 @@ class Side:
         self.until_ready(committing(GROUP, TOPIC, (0, 3)), 9)
         told = self.until_ready(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 10)
         self.topic_id = told.topics[0].topic_id
-        of_admin = [_rule(kind, WILDCARD if kind is not ResourceType.CLUSTER else CLUSTER_NAME, ALL, host=ADMIN_HOST) for kind in NAMES]
+        of_admin = [rule(kind, WILDCARD if kind is not ResourceType.CLUSTER else CLUSTER_NAME, ALL, host=ADMIN_HOST) for kind in NAMES]
         of_nobody = [acl._replace(principal="User:nobody") for acl in of_admin]
         self.create([*of_admin, *of_nobody])
         self._wait_for(ADMIN_HOST, of_admin)
 
     def create(self, acls: list[Acl]) -> None:
-        creations = [
-            AclCreation(
-                resource_type=acl.resource_type,
-                resource_name=acl.resource_name,
-                resource_pattern_type=acl.pattern_type,
-                principal=acl.principal,
-                host=acl.host,
-                operation=acl.operation,
-                permission_type=acl.permission_type,
-            )
-            for acl in acls
-        ]
-        answer = self.ask(CreateAclsRequest(creations=creations), 3)
+        answer = self.ask(CreateAclsRequest(creations=[creation(acl) for acl in acls]), 3)
         assert not _error_codes(answer) - {0}, answer
 
     def apply(self, setting: Setting) -> None:
@@ -246,7 +157,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Side]]:
 @pytest.mark.parametrize("at", REQUESTS)
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_a_client_is_answered_as_kafka_answers_it(sides: list[Side], setting: Setting, at: str) -> None:
-    requests = _concerned(setting, REQUESTS[at])
+    requests = concerned(setting, REQUESTS[at])
     if not requests:
         pytest.skip("no request asks for this right here")
     asked = [side for side in sides if at == "broker" or side.controller_port]
