@@ -319,6 +319,10 @@ class Broker:
 
         metrics = self._node.metrics
         add_cluster_gauges(metrics, metadata=quorum.metadata, raft=quorum.raft)
+        if quorum.authorizer is not None:
+            from broker.server.authorizer_gauges import add_authorizer_gauges
+
+            add_authorizer_gauges(metrics, quorum.authorizer, self._node.clock)
         if clients is not None:
             clients.add_gauges()
         host, _, port = self.config.barnabas_metrics_listener.rpartition(":")
