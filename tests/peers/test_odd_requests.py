@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from config.server import STANDARD_AUTHORIZER
 from protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest
 from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
@@ -24,6 +25,8 @@ from tests.support.broker import BrokerProcess
 from tests.support.kafka import KafkaServer, kafka_jars
 from tests.support.process import ServerProcess
 from tests.support.wire import WireClient
+
+WITH_AUTHORIZER = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
 
 ATTEMPTS_MAX = 300
 ATTEMPT_INTERVAL_S = 0.1
@@ -56,14 +59,15 @@ SHIFTED = {"Produce: timestamp -1 where records are rewritten"}
 """Their base offset is another because of one in DIFFERENT before it."""
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerProcess, ServerProcess]]:
-    """Apache Kafka and Barnabas with the same topics."""
+@pytest.fixture(scope="module", params=[{}, WITH_AUTHORIZER], ids=["open", "authorized"])
+def both(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[tuple[ServerProcess, ServerProcess]]:
+    """Apache Kafka and Barnabas with the same topics; without an authorizer, and with one that lets everybody do everything."""
     kafka_jars()
     root: Path = tmp_path_factory.mktemp("odd")
     servers = KafkaServer(root / "kafka"), BrokerProcess(root / "barnabas", {"node.id": "1"})
     try:
         for server in servers:
+            server.settings |= request.param
             server.start()
             for message, version in PREPARATION:
                 _ask_until_ready(server, message, version)
