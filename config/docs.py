@@ -48,9 +48,6 @@ ssl.keymanager.algorithm  Java's key manager
 ssl.protocol  Java's SSLContext; ssl.enabled.protocols bounds the versions
 ssl.secure.random.implementation  Java's source of random numbers
 ssl.trustmanager.algorithm  Java's trust manager
-= a key store is read at the start
-ssl.allow.dn.changes  Whether a changed key store may have another distinguished name
-ssl.allow.san.changes  Whether a changed key store may have other alternative names
 = it has to belong to a listener and a mechanism
 sasl.jaas.config  The login module of a client; a listener's has the prefix of listener and mechanism
 = a login's credentials are those of its sasl.jaas.config
@@ -280,6 +277,8 @@ socket.listen.backlog.size  Connections that the system holds before they are ac
 socket.receive.buffer.bytes  Socket receive buffer. -1, the default (Kafka: 102400), leaves it to the system, whose tuning is faster.
 socket.request.max.bytes  Largest request.
 socket.send.buffer.bytes  Send buffer of a consumer's socket, by default 262144 (Kafka: 102400, of all sockets). -1 leaves it to the system.
+ssl.allow.dn.changes  Whether the changed key store of a running listener may have another distinguished name.
+ssl.allow.san.changes  Whether it may lack alternative names that the old one has.
 ssl.cipher.suites  Cipher suites by Java's names; empty takes OpenSSL's.
 ssl.client.auth  Whether clients need a certificate: required, requested or none. A SASL_SSL listener takes it with its own prefix only.
 ssl.enabled.protocols  TLSv1.2 and TLSv1.3, or one of them.

@@ -39,6 +39,10 @@ def _nothing_known() -> None:
     return None
 
 
+def _no_fault(_overrides: Mapping[str, str]) -> str | None:
+    return None
+
+
 def _kraft_version_0() -> int:
     return 0
 
@@ -70,6 +74,8 @@ class Services(NamedTuple):
     """What knows of clients' metrics, made when it is first asked for; None (some tests): nothing does."""
     kraft_version: Callable[[], int] = _kraft_version_0
     """The finalized level of kraft.version, which the quorum knows and the metadata do not tell."""
+    find_listener_fault: Callable[[Mapping[str, str]], str | None] = _no_fault
+    """What is wrong with these dynamic configs of this broker, as far as they are about its listeners."""
     transaction_coordinator: TransactionCoordinator | None = None
     """None (some tests): no transactions are served."""
     partition_additions: PartitionAdditions | None = None

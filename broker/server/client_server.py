@@ -44,12 +44,13 @@ from storage.log_manager import LogManager
 
 if TYPE_CHECKING:
     from broker.network.peer_login import PeerSecurity
+    from broker.server.listener_security import ListenerSecurity
     from broker.telemetry.client_metrics import ClientMetricsManager
 
 
 class ClientServer:
     """See the module's docstring. `quorum` has started; `listeners` are bound, and their ports are advertised. `to_brokers` is how the
-    others' listener is connected to."""
+    others' listener is connected to; `security` takes up changes of the listeners' dynamic configs."""
 
     def __init__(
         self,
@@ -59,8 +60,10 @@ class ClientServer:
         listeners: list[Listener],
         registry: ConnectionRegistry,
         to_brokers: PeerSecurity | None = None,
+        security: ListenerSecurity | None = None,
     ) -> None:
-        self._security = to_brokers
+        self._to_brokers = to_brokers
+        self._listener_security = security
         self._node = node
         self._quorum = quorum
         self._metadata = quorum.metadata
@@ -84,7 +87,7 @@ class ClientServer:
 
     async def start(self) -> None:
         """Recover the partitions' logs, register this broker, and build its parts. After that clients can connect, and wait for `serve`."""
-        node, metadata, log_manager = self._node, self._metadata, self._log_manager
+        node, metadata, log_manager, security = self._node, self._metadata, self._log_manager, self._listener_security
         await open_logs(self._quorum.driver, metadata, log_manager, now_ms=node.clock.now_ms())
         node.on_stop(lambda: log_manager.close_clean(broker_epoch=metadata.broker_epoch))
         self._unreachable_brokers = self._make_unreachable_brokers()
@@ -120,6 +123,7 @@ class ClientServer:
             unreachable_brokers=self._unreachable_brokers,
             client_metrics=self._find_client_metrics,
             kraft_version=lambda: self._quorum.driver.kraft_version,
+            find_listener_fault=lambda overrides: None if security is None else security.find_fault(overrides),
             transaction_coordinator=transactions.coordinator,
             partition_additions=transactions.additions,
             authorizer=self._quorum.authorizer,
@@ -128,6 +132,7 @@ class ClientServer:
         self._apis = KafkaApis(services, node.turns)
         node.on_stop(self._apis.close)
         node.on_stop(self._registry.close)  # connections are closed before the parts that they use
+        self._take_over_listeners()
         for listener in self._listeners:
             listener.listen()  # all of them before any serves: another process may have taken a port meanwhile
 
@@ -271,7 +276,7 @@ class ClientServer:
     def _make_replica_manager(self, lifecycle: BrokerLifecycle) -> ReplicaManager:
         node, metadata = self._node, self._metadata
         inter_broker = self._inter_broker = InterBroker(
-            node.config, metadata, self._quorum.channel, node.platform, self._unreachable_brokers, self._security
+            node.config, metadata, self._quorum.channel, node.platform, self._unreachable_brokers, self._to_brokers
         )
         replica_manager = ReplicaManager(
             config=node.config,
@@ -355,11 +360,16 @@ class ClientServer:
             return
         number = self._settings.number
         self._limit_connections()
+        self._take_over_listeners()
         self._log_manager.set_producer_id_expiration(int(number("producer.id.expiration.ms")))
         self._verifies_transactions = self._settings.flag("transaction.partition.verification.enable")
         assert self._inter_broker is not None and self._lifecycle is not None, "they are there before clients are"
         self._inter_broker.take_over_settings()
         self._lifecycle.cordon_directories(self._cordon())
+
+    def _take_over_listeners(self) -> None:
+        if self._listener_security is not None:
+            self._listener_security.take_over(self._metadata.state.broker_overrides(str(self._node.node_id)))
 
     def _limit_connections(self) -> None:
         """Set the present limits of connections and of new ones a second. A listener without limits of its own has the broker's."""

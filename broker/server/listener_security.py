@@ -9,14 +9,18 @@ Source: ChannelBuilders, SslChannelBuilder, SaslChannelBuilder.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
-from broker.loop.clock import Clock
-from broker.network.connection import FAILED_AUTHENTICATIONS, Connection, Handle, Refuse
+from broker.loop.clock import Timer
+from broker.network.connection import Connection
 from broker.network.listeners import ConnectionRegistry, Secure
 from broker.platform import Platform
+from broker.server.authenticators import SaslAuthenticator, TlsAuthenticator
+from broker.server.peers import Peers
+from config.listener_properties import PREFIX
 from config.listener_settings import ListenerSettings
 from config.properties import ConfigError
 from config.server import ServerConfig
@@ -24,20 +28,18 @@ from config.server import ServerConfig
 if TYPE_CHECKING:
     import ssl
 
-    from broker.network.login import Login
-    from broker.network.tls_transport import CiphertextBuffer, SecuredProtocol
+    from broker.network.tls_transport import CiphertextBuffer
     from broker.security.sasl.conversation import Mechanism
     from broker.security.sasl.exchange import SaslClient, SaslServer
     from broker.security.sasl.jaas import JaasEntry
     from broker.security.sasl.scram_server import ScramCredentials
-    from broker.security.tls.principal_mapping import PrincipalMapper
+    from broker.security.tls.certificate import Certificate
     from broker.security.tls.settings import TlsSettings
 
 logger = logging.getLogger("barnabas.security")
 
 TLS_PROTOCOLS = ("SSL", "SASL_SSL")
 SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
-ANONYMOUS = "User:ANONYMOUS"
 GSSAPI_IS_MISSING = "GSSAPI (Kerberos) is not supported; set sasl.enabled.mechanisms to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
 NO_SCRAM_BETWEEN_VOTERS = (
     "sasl.mechanism.controller.protocol: voters cannot use SCRAM, whose credentials are in the log of the quorum that they elect; use "
@@ -46,8 +48,18 @@ NO_SCRAM_BETWEEN_VOTERS = (
 NONCE_SIZE = 18  # random bytes of a SCRAM nonce
 
 
+Renewal = Callable[[Mapping[str, str]], Callable[[], None]]
+"""Given the properties' texts, makes anew what is made of them, and returns what puts it in place. Raises ConfigError."""
+
+REFRESH_MS = 60_000
+"""Between two looks at the files of stores; Kafka looks only when it is told of a change."""
+
+
 class ListenerSecurity:
-    """One for a node. `credentials` returns where SCRAM looks up users; `cluster_secret` is as in ScramServer."""
+    """One for a node. `credentials` returns where SCRAM looks up users; `cluster_secret` is as in ScramServer.
+
+    What a running broker is told anew of its listeners is taken up for new connections, each time by new contexts: on an old one, session
+    tickets would still let in a client whose certificate is trusted no more."""
 
     def __init__(
         self,
@@ -64,20 +76,80 @@ class ListenerSecurity:
         self._credentials = credentials
         self._cluster_secret = cluster_secret
         self._buffer: CiphertextBuffer | None = None
+        self._overrides: Mapping[str, str] = {}
+        self._renewals: list[Renewal] = []
+        self._contents: dict[str, bytes] = {}  # digests of the stores' files, as they were read last
+        self._refresh_timer: Timer | None = None
 
     def secure(self, listener_name: str, protocol: str) -> tuple[TlsAuthenticator | SaslAuthenticator | None, Secure | None]:
         """Returns who asks the clients of a listener, and what puts TLS before their connections; None where nothing does. Raises
         ConfigError."""
         if protocol == "PLAINTEXT":
             return None, None
+        secure = self._tls(listener_name, protocol) if protocol in TLS_PROTOCOLS else None
         settings = ListenerSettings(self._config.texts, listener_name)
-        secure = self._tls(settings, protocol) if protocol in TLS_PROTOCOLS else None
         if protocol in SASL_PROTOCOLS:
-            return self._sasl(settings), secure
+            return self._sasl(listener_name, settings), secure
         from broker.security.tls.principal_mapping import PrincipalMapper
 
         mapper = PrincipalMapper(str(settings.value("ssl.principal.mapping.rules")))
         return TlsAuthenticator(mapper, self._config.socket_request_max_bytes), secure
+
+    # -- changes while it runs ---------------------------------------------------------------------------------------
+
+    def find_fault(self, overrides: Mapping[str, str]) -> str | None:
+        """What is wrong with these dynamic configs of this broker; None if all listeners could take them up."""
+        try:
+            for prepare in self._renewals:
+                prepare({**self._config.texts, **_of_listeners(overrides)})
+        except ConfigError as e:
+            return str(e)
+        return None
+
+    def take_over(self, overrides: Mapping[str, str]) -> None:
+        """Take up the dynamic configs of this broker, and files that have changed. What cannot be used is a line, and the old holds."""
+        texts = {**self._config.texts, **_of_listeners(overrides)}
+        try:
+            for apply in [prepare(texts) for prepare in self._renewals]:
+                apply()
+        except ConfigError as e:
+            logger.error("changes of listeners are not taken up: %s", e)
+            return
+        self._overrides = overrides
+
+    def close(self) -> None:
+        """Look at files no more."""
+        if self._refresh_timer is not None:
+            self._refresh_timer.cancel()
+            self._refresh_timer = None
+
+    def _watch_files(self) -> None:
+        if self._refresh_timer is None:
+            self._refresh_timer = self._platform.clock.call_later(REFRESH_MS, self._refresh)
+
+    def _refresh(self) -> None:
+        self._refresh_timer = None
+        self._watch_files()
+        if any(self._has_changed(path) for path in tuple(self._contents)):
+            logger.info("a key store or trust store has changed")
+            self.take_over(self._overrides)
+
+    def _read_file(self, path: str) -> bytes:
+        from broker.security.tls.files import read_store_file
+
+        data = read_store_file(path)
+        self._contents[path] = _digest(data)
+        return data
+
+    def _has_changed(self, path: str) -> bool:
+        from broker.security.tls.files import StoreFileError, read_store_file
+
+        try:
+            return _digest(read_store_file(path)) != self._contents[path]
+        except StoreFileError:
+            return False  # it is being replaced
+
+    # -- this node as a client ---------------------------------------------------------------------------------------
 
     def to_brokers(self) -> Peers | None:
         """How this node connects to other brokers; None if their listener is PLAINTEXT. Raises ConfigError."""
@@ -99,19 +171,25 @@ class ListenerSecurity:
         protocol = self._config.listener_security_protocol_map.get(listener_name, "PLAINTEXT")
         if protocol == "PLAINTEXT":
             return None
-        settings = ListenerSettings(self._config.texts, listener_name)
-        context = self._client_context(settings, protocol) if protocol in TLS_PROTOCOLS else None
-        mechanism, start = None, None
+        mechanism = None
         if protocol in SASL_PROTOCOLS:
-            mechanism = str(settings.value(mechanism_property))
-            start = self._client_maker(settings, mechanism, mechanism_property)
-        return Peers(context, self._registry, self._platform, mechanism, start)
+            mechanism = str(ListenerSettings(self._config.texts, listener_name).value(mechanism_property))
+        peers = Peers(self._registry, self._platform, mechanism)
+
+        def prepare(texts: Mapping[str, str]) -> Callable[[], None]:
+            settings = ListenerSettings(texts, listener_name)
+            context = self._client_context(settings, protocol) if protocol in TLS_PROTOCOLS else None
+            start_login = None if mechanism is None else self._client_maker(settings, mechanism, mechanism_property)
+            return lambda: peers.use(context, start_login)
+
+        prepare(self._config.texts)()
+        self._renewals.append(prepare)
+        return peers
 
     def _client_context(self, settings: ListenerSettings, protocol: str) -> ssl.SSLContext:
         from broker.security.tls.context import client_context
-        from broker.security.tls.files import read_store_file
 
-        return client_context(tls_settings(settings, is_of_sasl=protocol == "SASL_SSL"), read_store_file)
+        return client_context(tls_settings(settings, is_of_sasl=protocol == "SASL_SSL"), self._read_file)
 
     def _client_maker(self, settings: ListenerSettings, name: str, mechanism_property: str) -> Callable[[], SaslClient]:
         from broker.security.sasl import jaas, scram
@@ -135,42 +213,83 @@ class ListenerSecurity:
 
     # -- TLS ---------------------------------------------------------------------------------------------------------
 
-    def _tls(self, settings: ListenerSettings, protocol: str) -> Secure:
+    def _tls(self, listener_name: str, protocol: str) -> Secure:
         from broker.network.tls_transport import CiphertextBuffer, TlsTransport
         from broker.security.tls.context import server_context
-        from broker.security.tls.files import read_store_file
         from broker.security.tls.layer import TlsLayer
 
-        if protocol == "SASL_SSL" and self._config.is_set("ssl.client.auth") and not settings.is_own("ssl.client.auth"):
-            logger.warning("ssl.client.auth has no effect on the SASL_SSL listener %s; set it with its prefix", settings.listener_name)
-        context: ssl.SSLContext = server_context(tls_settings(settings, is_of_sasl=protocol == "SASL_SSL"), read_store_file)
+        is_own = ListenerSettings(self._config.texts, listener_name).is_own("ssl.client.auth")
+        if protocol == "SASL_SSL" and self._config.is_set("ssl.client.auth") and not is_own:
+            logger.warning("ssl.client.auth has no effect on the SASL_SSL listener %s; set it with its prefix", listener_name)
         buffer = self._buffer = self._buffer or CiphertextBuffer()
         registry, network, disk = self._registry, self._registry.network, self._platform.disk
+        present: list[tuple[ssl.SSLContext, Certificate]] = []
+
+        def prepare(texts: Mapping[str, str]) -> Callable[[], None]:
+            settings = ListenerSettings(texts, listener_name)
+            found = tls_settings(settings, is_of_sasl=protocol == "SASL_SSL")
+            new = server_context(found, self._read_file), self._certificate(found)
+            if present:
+                self._check_change(found, present[0][1], new[1])
+
+            def apply() -> None:
+                present[:] = [new]
+
+            return apply
 
         def secure(connection: Connection) -> asyncio.BufferedProtocol:
             return TlsTransport(
                 connection,
-                TlsLayer(context, is_server=True),
+                TlsLayer(present[0][0], is_server=True),
                 buffer,
                 make_layer=network.make_layer,
                 wait_turn=registry.frame_turn.wait,
                 pread=disk.pread,
             )
 
+        prepare(self._config.texts)()
+        self._renewals.append(prepare)
+        self._watch_files()
         return secure
+
+    def _certificate(self, settings: TlsSettings) -> Certificate:
+        from broker.security.tls.stores import load_key
+
+        key = load_key(settings, self._read_file)
+        assert key is not None, "a listener with TLS has a key"
+        return key.chain[0]
+
+    def _check_change(self, settings: TlsSettings, old: Certificate, new: Certificate) -> None:
+        """Raises ConfigError if the certificate is of somebody else, as SslFactory.CertificateEntries.ensureCompatible."""
+        if new.subject != old.subject and not self._config.value_of("ssl.allow.dn.changes"):
+            why = f"Keystore DistinguishedName does not match: existing={old.subject_text}, new={new.subject_text}"
+            raise settings.refusal("keystore.location", why)
+        if not new.alternative_names >= old.alternative_names and not self._config.value_of("ssl.allow.san.changes"):
+            raise settings.refusal("keystore.location", "Keystore SubjectAltNames do not match")
 
     # -- SASL --------------------------------------------------------------------------------------------------------
 
-    def _sasl(self, settings: ListenerSettings) -> SaslAuthenticator:
-        names = cast("tuple[str, ...]", settings.value("sasl.enabled.mechanisms"))
-        mechanisms = {name: self._mechanism(settings, name) for name in names}
+    def _sasl(self, listener_name: str, settings: ListenerSettings) -> SaslAuthenticator:
+        def prepare(texts: Mapping[str, str]) -> Callable[[], None]:
+            settings = ListenerSettings(texts, listener_name)
+            names = cast("tuple[str, ...]", settings.value("sasl.enabled.mechanisms"))
+            mechanisms = {name: self._mechanism(settings, name) for name in names}
+
+            def apply() -> None:
+                authenticator.mechanisms = mechanisms
+
+            return apply
+
         max_receive_size = cast("int", settings.value("sasl.server.max.receive.size"))
-        return SaslAuthenticator(
-            mechanisms,
+        authenticator = SaslAuthenticator(
+            {},
             max_receive_size=max_receive_size,
             failure_delay_ms=self._config.connection_failed_authentication_delay_ms,
             clock=self._platform.clock,
         )
+        prepare(self._config.texts)()
+        self._renewals.append(prepare)
+        return authenticator
 
     def _mechanism(self, settings: ListenerSettings, name: str) -> Mechanism:
         from broker.security.sasl.conversation import Mechanism
@@ -204,97 +323,12 @@ class ListenerSecurity:
         raise ConfigError(key, name, why)
 
 
-class Peers:
-    """How this node connects to one listener of the other nodes. Satisfies PeerSecurity."""
-
-    def __init__(
-        self,
-        context: ssl.SSLContext | None,
-        registry: ConnectionRegistry,
-        platform: Platform,
-        mechanism: str | None,
-        start_login: Callable[[], SaslClient] | None,
-    ) -> None:
-        self.has_tls = context is not None
-        self.mechanism = mechanism
-        self._context = context
-        self._registry = registry
-        self._platform = platform
-        self._start_login = start_login
-        self._buffer: CiphertextBuffer | None = None
-
-    def secure(self, inner: SecuredProtocol, host: str) -> asyncio.BufferedProtocol:
-        from broker.network.tls_transport import CiphertextBuffer, TlsTransport
-        from broker.security.tls.layer import TlsLayer
-
-        assert self._context is not None, "there is TLS"
-        self._buffer = self._buffer or CiphertextBuffer()
-        return TlsTransport(
-            inner,
-            TlsLayer(self._context, is_server=False, server_hostname=host),
-            self._buffer,
-            make_layer=self._registry.network.make_layer,
-            wait_turn=self._registry.loop.call_soon,
-            pread=self._platform.disk.pread,
-        )
-
-    def start_login(self) -> SaslClient:
-        assert self._start_login is not None, "there is a mechanism"
-        return self._start_login()
+def _of_listeners(overrides: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in overrides.items() if name.startswith(PREFIX)}
 
 
-class TlsAuthenticator:
-    """Names clients by their certificates; who has none is User:ANONYMOUS (where ssl.client.auth lets him in)."""
-
-    def __init__(self, mapper: PrincipalMapper, frame_size_max: int) -> None:
-        self.frame_size_max = frame_size_max
-        self._mapper = mapper
-
-    def begin(self, connection: Connection, handle: Handle, refuse: Refuse) -> Handle:
-        return handle
-
-    def secured(self, connection: Connection, certificate: bytes | None) -> None:
-        from broker.security.tls.certificate import parse
-        from broker.security.tls.der import DerError
-        from broker.security.tls.principal_mapping import NoMatchingRuleError
-
-        if certificate is None:
-            connection.authenticated(ANONYMOUS)
-            return
-        try:
-            connection.authenticated(f"User:{self._mapper.map_name(parse(certificate).subject_text)}")
-        except (DerError, NoMatchingRuleError) as e:
-            connection.close(str(e), FAILED_AUTHENTICATIONS)
-
-
-class SaslAuthenticator:
-    """Has clients log in by SASL. `mechanisms` may be changed for new logins."""
-
-    def __init__(self, mechanisms: Mapping[str, Mechanism], *, max_receive_size: int, failure_delay_ms: int, clock: Clock) -> None:
-        from broker.network.login import Login
-        from broker.security.sasl.conversation import SaslConversation
-        from broker.security.sasl.events import Now
-
-        self.mechanisms = mechanisms
-        self.frame_size_max = max_receive_size
-        self._failure_delay_ms = failure_delay_ms
-        self._clock = clock
-        self._make_login, self._make_conversation, self._make_now = Login, SaslConversation, Now
-
-    def begin(self, connection: Connection, handle: Handle, refuse: Refuse) -> Login:
-        clock = self._clock
-        return self._make_login(
-            connection,
-            self._make_conversation(self.mechanisms, self.frame_size_max),
-            handle,
-            now=lambda: self._make_now(clock.now_ms(), clock.monotonic_ms()),
-            monotonic_ms=clock.monotonic_ms,
-            failure_delay_ms=self._failure_delay_ms,
-            refuse=refuse,
-        )
-
-    def secured(self, connection: Connection, certificate: bytes | None) -> None:
-        """The login follows."""
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
 
 
 def _jaas_entry(text: str, key: str, module: str) -> JaasEntry:

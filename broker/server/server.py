@@ -26,8 +26,9 @@ from broker.quorum.opening import other_addresses
 from broker.quorum.voters import Address
 from broker.server.client_server import ClientServer
 from broker.server.formatting import format_directories, new_id
-from broker.server.listener_security import ListenerSecurity, Peers
+from broker.server.listener_security import ListenerSecurity
 from broker.server.node import Node, StartError
+from broker.server.peers import Peers
 from broker.server.quorum_server import QuorumServer
 from config.endpoints import Endpoint
 from config.listener_settings import ListenerSettings
@@ -126,6 +127,7 @@ class Broker:
         self._security = ListenerSecurity(
             config, node.platform, registry, credentials=self._find_credentials, cluster_secret=self._cluster_secret
         )
+        node.on_stop(self._security.close)
         links = self._make_links(registry)
         for endpoint in config.controller_listeners:
             self.controller_listeners.append(self._bind(endpoint, registry, ListenerKind.CONTROLLER))
@@ -139,7 +141,7 @@ class Broker:
         self._quorum = QuorumServer(node, links, self.controller_listeners, directory_id)
         await self._quorum.start()
         if "broker" in config.process_roles:
-            self._clients = ClientServer(node, self._quorum, log_manager, self.listeners, registry, self._to_brokers)
+            self._clients = ClientServer(node, self._quorum, log_manager, self.listeners, registry, self._to_brokers, self._security)
             await self._clients.start()
         await self._serve_metrics(self._quorum, self._clients)
         if self._clients is not None:

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
 
@@ -21,6 +26,7 @@ RECORDS = 2_000
 VALUE = b"v" * 1_000
 LARGE = b"l" * 900_000
 PATIENCE_S = 20.0
+_KEY, _CHAIN = "listener.name.ssl.ssl.keystore.key", "listener.name.ssl.ssl.keystore.certificate.chain"
 
 
 @pytest.fixture(scope="module")
@@ -173,3 +179,59 @@ def _wait_until(is_reached: Callable[[], bool]) -> None:
     while not is_reached():
         assert time.monotonic() < deadline_s, "it does not come"
         time.sleep(0.02)
+
+
+def test_a_running_broker_takes_up_a_renewed_certificate_and_refuses_anothers(broker: BrokerProcess, secured: Secured) -> None:
+    admin = AdminClient(secured.librdkafka("PLAINTEXT"))
+    key, certificate = renewed(x509.load_pem_x509_certificate((FILES / "server.pem").read_bytes()))
+    stranger = {_KEY: (FILES / "stranger.key").read_text(), _CHAIN: (FILES / "stranger.pem").read_text()}
+
+    with pytest.raises(KafkaException, match="Keystore DistinguishedName does not match"):
+        _alter(admin, stranger)
+    _alter(admin, {_KEY: key, _CHAIN: certificate})
+
+    _wait_until(lambda: ssl.get_server_certificate(("127.0.0.1", secured.ports["SSL"])) == certificate)
+
+
+def test_a_client_needs_a_certificate_as_soon_as_it_is_required(broker: BrokerProcess, secured: Secured) -> None:
+    admin = AdminClient(secured.librdkafka("PLAINTEXT"))
+    name = "listener.name.sasl_ssl.ssl.client.auth"
+
+    _alter(admin, {name: "required"})
+
+    def is_refused() -> bool:
+        context = ssl.create_default_context(cafile=str(FILES / "ca.pem"))
+        try:
+            with _connected(secured, "SASL_SSL", context) as connection:
+                connection.settimeout(0.2)
+                connection.recv(1)  # TLS 1.3 tells a client late that it needs a certificate
+        except TimeoutError:
+            return False
+        except (ssl.SSLError, ConnectionError):
+            return True
+        return False
+
+    _wait_until(is_refused)
+    _alter(admin, {name: "none"})
+    _wait_until(lambda: not is_refused())
+
+
+def _alter(admin: AdminClient, values: dict[str, str]) -> None:
+    entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in values.items()]
+    (future,) = admin.incremental_alter_configs([ConfigResource(ResourceType.BROKER, "1", incremental_configs=entries)]).values()
+    future.result(30)
+
+
+def renewed(old: x509.Certificate) -> tuple[str, str]:
+    """A new key, and a certificate of the same names, which it has signed itself: both as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    builder = x509.CertificateBuilder(old.issuer, old.subject, key.public_key(), x509.random_serial_number())
+    builder = (
+        builder.not_valid_before(old.not_valid_before_utc).not_valid_after(old.not_valid_after_utc).add_extension(names, critical=False)
+    )
+    certificate = builder.sign(key, hashes.SHA256())
+    return (
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
+        certificate.public_bytes(Encoding.PEM).decode(),
+    )

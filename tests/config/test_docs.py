@@ -26,7 +26,7 @@ ALSO_MADE_OF = {
     "log.dirs": ("log.dir",),
     "inter.broker.listener.name": ("security.inter.broker.protocol",),
 }
-CHECKED = {"listener.security.protocol.map"}  # at the start, which a wrong one stops
+CHECKED = {"listener.security.protocol.map", "ssl.allow.dn.changes", "ssl.allow.san.changes"}  # at the start, which a wrong one stops
 REFUSED_TOPIC_PROPERTIES = {"remote.storage.enable"}
 GROUP_BOUNDS = {
     f"group.consumer.{end}.{what}.ms" for end in ("min", "max") for what in ("assignment.interval", "heartbeat.interval", "session.timeout")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from broker.handlers.configs.cordoned_log_dirs import Alter, with_cordons_checked
+from broker.handlers.configs.own_broker import Alter, with_own_checked
 from broker.handlers.services import ControllerServices, Handler, Services
 from broker.loop.turns import in_turns_if_many
 from broker.network.context import RequestContext
@@ -26,7 +26,7 @@ from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsRes
 def build(services: Services | ControllerServices) -> Handler:
     alter: Alter = services.controller.alter_configs
     if isinstance(services, Services):
-        alter = with_cordons_checked(services, alter, AlterConfigsResourceResponse)
+        alter = with_own_checked(services, alter, AlterConfigsResourceResponse)
 
     def handle(context: RequestContext, request: AlterConfigsRequest) -> Awaitable[AlterConfigsResponse]:
         return alter(request, context)

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from broker.handlers.configs.alter_configs import answer_each
-from broker.handlers.configs.cordoned_log_dirs import with_cordons_checked
+from broker.handlers.configs.own_broker import with_own_checked
 from broker.handlers.services import Handler, Services
 from broker.metadata.cluster_state import RESOURCE_BROKER_LOGGER
 from broker.network.context import RequestContext
@@ -41,7 +41,7 @@ RESOURCES_WITH_LOGGERS_MAX = 1_000
 
 
 def build(services: Services) -> Handler:
-    alter = with_cordons_checked(services, services.controller.incremental_alter_configs, AlterConfigsResourceResponse)
+    alter = with_own_checked(services, services.controller.incremental_alter_configs, AlterConfigsResourceResponse)
 
     async def with_loggers(context: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
         """Change the loggers of this broker, and let the controller change the rest."""

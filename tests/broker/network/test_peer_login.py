@@ -15,7 +15,7 @@ from broker.network.sockets import SystemNetwork
 from broker.security.sasl.conversation import Mechanism
 from broker.security.sasl.exchange import SaslClient
 from broker.security.sasl.plain import PlainClient, PlainServer
-from broker.server.listener_security import SaslAuthenticator
+from broker.server.authenticators import SaslAuthenticator
 from protocol import codec
 from protocol.apis import DECLARED
 from protocol.framing import BufferPool
