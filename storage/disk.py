@@ -17,6 +17,10 @@ from typing import NamedTuple, Protocol
 
 PathLike = str | os.PathLike[str]
 Data = bytes | bytearray | memoryview
+PRIVATE_FILE = 0o600
+"""The mode of every file in a log directory: records are its users', and the metadata log has their credentials. Kafka leaves it to the
+umask."""
+PRIVATE_DIRECTORY = 0o700
 WILL_NEED: int = getattr(os, "POSIX_FADV_WILLNEED", 3)
 
 

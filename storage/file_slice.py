@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from storage.disk import SYSTEM_DISK, Disk
+from storage.disk import PRIVATE_FILE, SYSTEM_DISK, Disk
 from storage.errors import StorageError
 from storage.page_cache import read_at, read_into
 
@@ -32,7 +32,7 @@ class SegmentFile:
     def open(cls, path: Path, *, create: bool = False, disk: Disk = SYSTEM_DISK) -> SegmentFile:
         """Open for reading and positioned writing; `create` makes an empty file and refuses an existing one."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-        return cls(disk.open(path, flags, 0o644), path, disk)
+        return cls(disk.open(path, flags, PRIVATE_FILE), path, disk)
 
     def check_in_place(self) -> None:
         """StorageError if another program has removed or replaced the file: later writes to it would be lost.

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from storage.disk import SYSTEM_DISK, Data, Disk
+from storage.disk import PRIVATE_DIRECTORY, PRIVATE_FILE, SYSTEM_DISK, Data, Disk
 from storage.errors import CorruptFileError, DirectoryInUseError, StorageError, storage_errors
 
 LOG_SUFFIX = ".log"
@@ -158,7 +158,7 @@ def replace_file(path: Path, content: bytes, *, fsync: bool = True, disk: Disk =
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     with storage_errors("write", path):
-        descriptor = disk.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = disk.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
         try:
             write_fully(descriptor, content, disk)
             if fsync:
@@ -206,13 +206,13 @@ def delete_tree(directory: Path, disk: Disk = SYSTEM_DISK) -> None:
 
 
 def make_directory(directory: Path, disk: Disk = SYSTEM_DISK) -> None:
-    """Makes the directory, and those above it that are missing, unless it is there. Durably: without its name in the directory above
-    nothing in it survives a power cut."""
+    """Makes the directory for this user alone, and those above it that are missing, unless it is there. Durably: without its name in
+    the directory above nothing in it survives a power cut."""
     if disk.exists(directory):
         return
     make_directory(directory.parent, disk)
     with storage_errors("create", directory), suppress(FileExistsError):
-        disk.mkdir(directory)
+        disk.mkdir(directory, PRIVATE_DIRECTORY)
     sync_directory(directory.parent, disk=disk)
 
 
@@ -254,7 +254,7 @@ def lock_directory(directory: Path, disk: Disk = SYSTEM_DISK) -> int:
     holds it."""
     path = directory / LOCK_FILE
     with storage_errors("open", path):
-        descriptor = disk.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = disk.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         is_ours = disk.lock(descriptor)
     except OSError as error:

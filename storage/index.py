@@ -19,7 +19,7 @@ from pathlib import Path
 from struct import Struct
 from typing import ClassVar, NamedTuple
 
-from storage.disk import SYSTEM_DISK, Disk
+from storage.disk import PRIVATE_FILE, SYSTEM_DISK, Disk
 from storage.page_cache import read_at
 
 logger = logging.getLogger("barnabas.storage")
@@ -99,7 +99,7 @@ class SegmentIndex:
             return
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if self._written < 0 else 0)
         start = max(self._written, 0) * self.entry.size
-        fd = self._disk.open(self.path, flags, 0o644)
+        fd = self._disk.open(self.path, flags, PRIVATE_FILE)
         try:
             written = self._disk.pwrite(fd, memoryview(self._entries)[start:], start)
         finally:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
-from storage.disk import SYSTEM_DISK, Disk
+from storage.disk import PRIVATE_FILE, SYSTEM_DISK, Disk
 from storage.errors import StorageError, storage_errors
 from storage.files import rename, sync_directory, write_fully
 from storage.segment import LogSegment
@@ -47,7 +47,7 @@ def keep_tail(segment: LogSegment, position: int, folder: Path | None, disk: Dis
     try:
         folder = folder or _make_folder(segment.log_path.parent, disk)
         path = folder / f"{segment.log_path.name}.from-{position}"
-        copy = disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        copy = disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
         try:
             while position < segment.size_bytes:
                 chunk = segment.read_batch(position, min(COPY_BYTES, segment.size_bytes - position))

@@ -18,7 +18,7 @@ from bisect import bisect_left
 from pathlib import Path
 from typing import NamedTuple
 
-from storage.disk import SYSTEM_DISK, Disk
+from storage.disk import PRIVATE_FILE, SYSTEM_DISK, Disk
 from storage.errors import CorruptFileError, StorageError, storage_errors
 from storage.files import read_file, write_fully
 from storage.page_cache import ColdRead, policy, read_at, waiting
@@ -247,7 +247,7 @@ class TransactionIndex:
         return content
 
     def _open(self, flags: int = 0) -> None:
-        self._descriptor = self._disk.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | flags, 0o644)
+        self._descriptor = self._disk.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | flags, PRIVATE_FILE)
 
     def _check_version(self, version: int) -> None:
         if version > CURRENT_VERSION:

@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 from broker.quorum.raft_log import OffsetAndEpoch
-from storage.disk import SYSTEM_DISK, Disk
+from storage.disk import PRIVATE_FILE, SYSTEM_DISK, Disk
 from storage.errors import StorageError, storage_errors
 from storage.files import delete_if_exists, rename, sync_directory, write_fully
 
@@ -92,7 +92,7 @@ class SnapshotFiles:
         """Create an empty file for a snapshot that will be fetched."""
         path = self._part(snapshot)
         with storage_errors("create", path):
-            self._disk.close(self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+            self._disk.close(self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE))
 
     def append(self, snapshot: OffsetAndEpoch, position: int, content: bytes | memoryview) -> None:
         path = self._part(snapshot)
