@@ -37,11 +37,11 @@ class GroupWatch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        replay_appended, activate = Shard._replay_appended, Shard._activate
+        end_append, activate = Shard._end_append, Shard._activate
 
-        @wraps(replay_appended)
-        def replay_and_tell(shard: Shard[Any], *arguments: Any) -> None:
-            replay_appended(shard, *arguments)
+        @wraps(end_append)
+        def end_and_tell(shard: Shard[Any], *arguments: Any) -> None:
+            end_append(shard, *arguments)
             if shard.is_active and isinstance(shard.machine, GroupCoordinatorShard):
                 self._written(shard)
 
@@ -52,7 +52,7 @@ class GroupWatch:
             activate(shard)
 
         with (
-            patch.object(Shard, "_replay_appended", replay_and_tell),
+            patch.object(Shard, "_end_append", end_and_tell),
             patch.object(Shard, "_activate", tell_and_activate),
             # Virtual time stands still while a job computes: others have their turns after each piece.
             patch.object(job, "SLICE_US", 0),
