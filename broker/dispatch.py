@@ -129,8 +129,9 @@ class KafkaApis:
                 position = skip_tags(frame, position)
         charge = resumed = None
         if self._quotas.is_enabled:
-            charge = self._throttling.charge(facts, facts.client_id_text, len(frame))
-            resumed = charge.resume()
+            charge = Charge(self._throttling, facts, facts.client_id_text, len(frame))
+            if charge.is_timed:
+                resumed = charge.resume()
         try:
             request, _ = route.decode(frame, position, self._entries_max)
         except TooManyEntriesError as e:
@@ -143,7 +144,7 @@ class KafkaApis:
         except Exception as e:
             outcome = self.response_to_failure(route, context, request, e)
         chunks = outcome if type(outcome) is list else self.next_stage(route, context, request, outcome, is_long=False)
-        if charge is not None:
+        if charge is not None and resumed is not None:
             charge.pause(resumed)
         if type(chunks) is Deferred:
             answering = _Answering(self, route, context, request, started_ns, is_long=len(frame) > LARGE_FRAME_SIZE)

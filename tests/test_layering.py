@@ -89,7 +89,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "broker.security.authorizer": ("broker.security.authorizer", "protocol.errors", "protocol.messages", "storage.errors"),
     "broker.quorum": ("broker.quorum", *FACTS, "storage", "protocol", "config"),
-    "broker.security.quotas.charge": ("broker.loop.clock", "broker.loop.cpu_time", "protocol.apis"),
+    "broker.security.quotas.charge": ("broker.security.quotas", "broker.loop.clock", "broker.loop.cpu_time", "protocol.apis"),
     "broker.security.quotas": (
         "broker.security.quotas",
         "protocol.client_quotas",

@@ -1,4 +1,4 @@
-"""Client quotas of a cluster of three processes: set by any broker, known to all, and kept over a kill -9."""
+"""Client quotas of a cluster of three processes: set by any broker, known to all, kept over a kill -9, and counted by the controller."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from pathlib import Path
 
 from protocol.errors import ErrorCode
 from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from tests.support.cluster import Cluster
+from tests.support.wire import CLIENT_ID
 
 
 def change(user: str, **values: float) -> AlterClientQuotasRequest:
@@ -37,3 +39,24 @@ def test_quotas_are_set_by_any_broker_and_known_to_all_also_after_a_kill(tmp_pat
 
         for node_id in (1, 2, 3):
             cluster.wait_for(lambda node_id=node_id: described(cluster, node_id, 0) == expected, f"node {node_id} to know them again")
+
+
+def test_mutations_count_on_the_controller_whichever_broker_is_asked(tmp_path: Path) -> None:
+    """One partition in ten seconds: what is missing is not there again before the test's end."""
+
+    def create(cluster: Cluster, node_id: int, name: str, count: int) -> tuple[int, int]:
+        topic = CreatableTopic(name=name, num_partitions=count, replication_factor=1)
+        answer = cluster.ask_node(node_id, CreateTopicsRequest(topics=[topic], timeout_ms=20_000), 7)
+        return answer.topics[0].error_code, answer.throttle_time_ms
+
+    with Cluster(tmp_path) as cluster:
+        entity = [EntityData(entity_type="client-id", entity_name=CLIENT_ID)]
+        ops = [OpData(key="controller_mutation_rate", value=0.1)]
+        answer = cluster.ask_node(1, AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=ops)]), 1)
+        assert [entry.error_code for entry in answer.entries] == [0]
+
+        assert create(cluster, 1, "large", 14) == (0, 0)
+        refused = [create(cluster, node_id, f"topic-{node_id}", 1) for node_id in (1, 2, 3)]
+
+    assert [code for code, _ in refused] == [ErrorCode.THROTTLING_QUOTA_EXCEEDED] * 3
+    assert all(throttle_time_ms > 60_000 for _, throttle_time_ms in refused)

@@ -89,8 +89,9 @@ class ManualClock:
         self._monotonic_ms += ms
 
     def compute(self, ms: float) -> None:
-        """Let this thread take `ms` milliseconds of CPU time, in which no other clock moves."""
+        """Let this thread take `ms` milliseconds of CPU time. Nothing fires meanwhile."""
         self._cpu_ns += int(ms * NS_PER_MS)
+        self.stall(ms)
 
     def jump_wall(self, ms: int) -> None:
         """Shift the wall clock alone, as NTP or an operator does; timers do not notice."""

@@ -4,8 +4,8 @@ A request has a Charge while any client is limited. It is settled once, when the
 the client is over a quota, its connection is muted and the answer tells for how long. The handlers of Produce and Fetch settle theirs,
 because they know the bytes; dispatch settles all others. What is over two quotas waits for the longer time.
 
-Request time is the CPU time that the loop took for the request, in percent of one core, without waits; not that of the pool's threads and
-of worker processes. What comes after the settling, mostly the encoding of the answer, counts for the client's next request.
+Request time is the CPU time that the loop took for the request, in percent of one core, without waits (CpuMeter); not that of the pool's
+threads and of worker processes. What comes after the settling, mostly the encoding of the answer, counts for the client's next request.
 
 Source: kafka.server.RequestHandlerHelper, KafkaApis (handleProduceRequest, handleFetchRequest), ClientRequestQuotaManager (KIP-13, KIP-55,
 KIP-124, KIP-219).
@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.loop.clock import Clock
 from broker.loop.cpu_time import CpuMeter
+from broker.security.quotas.client_quota_manager import PERCENT_PER_NANOSECOND
 from protocol.apis import ListenerKind
 
 if TYPE_CHECKING:
     from broker.security.quotas.client_quota_manager import ClientQuotaManager
     from broker.security.quotas.quota_managers import QuotaManagers
+    from broker.security.quotas.rate import Rate
 
 WRITE_TXN_MARKERS = 27
 OF_NODES = (
@@ -64,48 +66,48 @@ class Throttling:
     def __init__(self, quotas: QuotaManagers, clock: Clock) -> None:
         self.quotas = quotas
         self.monotonic_ms = clock.monotonic_ms
-        self.meter = CpuMeter(clock.cpu_ns)
-
-    def charge(self, peer: Peer, client_id: str, size_bytes: int) -> Charge:
-        """Returns the charge of a request of `size_bytes`."""
-        return Charge(self, peer, client_id, size_bytes)
+        self.meter = CpuMeter(clock.monotonic_ns, clock.cpu_ns)
 
 
 class Charge:
-    """See the module's docstring. `resume` and `pause` measure its time."""
+    """See the module's docstring. `resume` and `pause` measure its time, which nobody needs to call unless `is_timed`."""
 
     __slots__ = (
         "_client_id",
+        "_counted_in",
+        "_counted_ms",
         "_counted_ns",
-        "_is_exempt",
-        "_is_timed",
         "_peer",
         "_size_bytes",
         "_spent_ns",
         "_throttling",
-        "_user",
         "is_settled",
         "is_taken_back",
+        "is_timed",
     )
 
     def __init__(self, throttling: Throttling, peer: Peer, client_id: str, size_bytes: int) -> None:
         self._throttling = throttling
         self._peer = peer
-        self._user = peer.principal.partition(":")[2]
         self._client_id = client_id
         self._size_bytes = size_bytes
-        self._is_timed = throttling.quotas.request.is_enabled
-        self._is_exempt = False
+        self.is_timed = throttling.quotas.request.is_enabled
         self._spent_ns = 0  # before the present measurement
         self._counted_ns = 0  # of the present measurement, when it was settled
+        self._counted_in: Rate | None = None  # what counts the rest, as of `_counted_ms`
+        self._counted_ms = 0
         self.is_settled = False
         self.is_taken_back = False
+
+    @property
+    def _user(self) -> str:
+        return self._peer.principal.partition(":")[2]
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def resume(self) -> Any:
         """The loop works for this request from now on. Returns what `pause` takes."""
-        return self._throttling.meter.begin(self) if self._is_timed else None
+        return self._throttling.meter.begin(self) if self.is_timed else None
 
     def pause(self, resumed: Any) -> None:
         """The loop does so no more, or not yet: what has been resumed before goes on."""
@@ -113,7 +115,8 @@ class Charge:
             return
         own_ns = self._throttling.meter.end(resumed)
         if self.is_settled:
-            self._count_rest(own_ns - self._counted_ns)
+            if self._counted_in is not None:
+                self._counted_in.record((own_ns - self._counted_ns) * PERCENT_PER_NANOSECOND, self._counted_ms)
             self._counted_ns = 0
         else:
             self._spent_ns += own_ns
@@ -135,21 +138,25 @@ class Charge:
 
     def settle_exempt(self) -> None:
         """Count the time of a request that no quota of time throttles."""
-        self.is_settled = self._is_exempt = True
-        if self._is_timed:
-            self._throttling.quotas.request.record_exempt_time(self._elapsed_ns(), self._throttling.monotonic_ms())
+        self.is_settled = True
+        if self.is_timed:
+            request, now_ms = self._throttling.quotas.request, self._throttling.monotonic_ms()
+            request.record_exempt_time(self._elapsed_ns(), now_ms)
+            self._counted_in, self._counted_ms = request.exempt, now_ms
 
     def settle_produce(self, *, is_answered: bool) -> int:
         """As `settle`, for a Produce: counts its bytes too. One that is not answered (acks=0) is exempt from the quota of time."""
-        produce, now_ms = self._throttling.quotas.produce, self._throttling.monotonic_ms()
+        throttling = self._throttling
+        produce, now_ms = throttling.quotas.produce, throttling.monotonic_ms()
         bandwidth_ms = produce.record(self._user, self._client_id, self._size_bytes, now_ms) if produce.is_enabled else 0
+        request_ms = 0
         if not is_answered:
             self.settle_exempt()
-            request_ms = 0
         else:
             self.is_settled = True
-            request_ms = self._count_time(now_ms)
-        return self._throttle(produce, bandwidth_ms, request_ms, now_ms)
+            if self.is_timed:
+                request_ms = self._count_time(now_ms)
+        return self._throttle(produce, bandwidth_ms, request_ms, now_ms) if bandwidth_ms or request_ms else 0
 
     def settle_fetch(self, size_bytes: int) -> int:
         """As `settle`, for a consumer's Fetch whose response has `size_bytes`. If `is_taken_back` is True after it, the response must leave
@@ -186,22 +193,19 @@ class Charge:
         return throttle_time_ms
 
     def _count_time(self, now_ms: int) -> int:
-        if not self._is_timed:
+        if not self.is_timed:
             return 0
-        return self._throttling.quotas.request.record_time(self._user, self._client_id, self._elapsed_ns(), now_ms)
+        request = self._throttling.quotas.request
+        user = self._user
+        throttle_time_ms = request.record_time(user, self._client_id, self._elapsed_ns(), now_ms)
+        self._counted_in, self._counted_ms = request.get(user, self._client_id, now_ms).meter, now_ms
+        return throttle_time_ms
 
     def _elapsed_ns(self) -> int:
-        """The time so far, which is counted by the caller."""
+        """The time so far, which the caller counts."""
         meter = self._throttling.meter
         self._counted_ns = meter.own_ns() if meter.owner is self else 0
         return self._spent_ns + self._counted_ns
-
-    def _count_rest(self, rest_ns: int) -> None:
-        request, now_ms = self._throttling.quotas.request, self._throttling.monotonic_ms()
-        if self._is_exempt:
-            request.record_exempt_time(rest_ns, now_ms)
-        else:
-            request.record_time_unchecked(self._user, self._client_id, rest_ns, now_ms)
 
 
 @coroutine

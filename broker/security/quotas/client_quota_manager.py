@@ -83,19 +83,15 @@ class RequestQuotaManager(ClientQuotaManager):
 
     def __init__(self, *, window_ms: int, windows_count: int) -> None:
         super().__init__(REQUEST, window_ms=window_ms, windows_count=windows_count, throttle_time_max_ms=window_ms)
-        self._exempt = Rate(THROTTLE_TIME_WINDOW_MS, THROTTLE_TIME_WINDOWS_COUNT)
+        self.exempt = Rate(THROTTLE_TIME_WINDOW_MS, THROTTLE_TIME_WINDOWS_COUNT)
 
     def record_time(self, user: str, client_id: str, nanoseconds: int, now_ms: int) -> int:
         """Counts a request's time, and returns the throttle time in ms."""
         return self.record(user, client_id, nanoseconds * PERCENT_PER_NANOSECOND, now_ms)
 
-    def record_time_unchecked(self, user: str, client_id: str, nanoseconds: int, now_ms: int) -> None:
-        """As `record_unchecked`."""
-        self.record_unchecked(user, client_id, nanoseconds * PERCENT_PER_NANOSECOND, now_ms)
-
     def record_exempt_time(self, nanoseconds: int, now_ms: int) -> None:
-        self._exempt.record(nanoseconds * PERCENT_PER_NANOSECOND, now_ms)
+        self.exempt.record(nanoseconds * PERCENT_PER_NANOSECOND, now_ms)
 
     def metrics(self, now_ms: int) -> Iterator[QuotaMetric]:
         yield from super().metrics(now_ms)
-        yield QuotaMetric(self.quota_type.group, "exempt-request-time", {}, self._exempt.per_second(now_ms))
+        yield QuotaMetric(self.quota_type.group, "exempt-request-time", {}, self.exempt.per_second(now_ms))

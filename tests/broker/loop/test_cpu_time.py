@@ -10,7 +10,7 @@ MS = 1_000_000
 
 def test_time_of_others_inside_is_theirs() -> None:
     clock = ManualClock()
-    meter = CpuMeter(clock.cpu_ns)
+    meter = CpuMeter(clock.monotonic_ns, clock.cpu_ns)
 
     outer = meter.begin("append")
     clock.compute(3)
@@ -27,7 +27,7 @@ def test_time_of_others_inside_is_theirs() -> None:
 
 def test_an_owner_that_is_measured_is_not_begun_again() -> None:
     clock = ManualClock()
-    meter = CpuMeter(clock.cpu_ns)
+    meter = CpuMeter(clock.monotonic_ns, clock.cpu_ns)
 
     outer = meter.begin("append")
     clock.compute(1)
@@ -39,10 +39,27 @@ def test_an_owner_that_is_measured_is_not_begun_again() -> None:
 
 def test_waits_take_no_cpu_time() -> None:
     clock = ManualClock()
-    meter = CpuMeter(clock.cpu_ns)
+    meter = CpuMeter(clock.monotonic_ns, clock.cpu_ns)
 
     outer = meter.begin("append")
     clock.advance(1000)
 
     assert outer is not None
     assert meter.end(outer) == 0
+
+
+def test_a_wait_counts_for_no_more_than_was_computed_shortly_before() -> None:
+    """The processor's time is asked for once a millisecond at most."""
+    clock = ManualClock()
+    meter = CpuMeter(clock.monotonic_ns, clock.cpu_ns)
+    first = meter.begin("first")
+    clock.compute(0.5)
+    assert first is not None
+    assert meter.end(first) == MS // 2
+
+    outer = meter.begin("second")
+    clock.compute(0.25)
+    clock.advance(1000)
+
+    assert outer is not None
+    assert meter.end(outer) == MS * 3 // 4
