@@ -12,7 +12,7 @@ from typing import Any
 import uvloop
 
 from broker.network.context import ConnectionFacts, ListenerFacts
-from broker.network.listeners import ConnectionRegistry, Listener
+from broker.network.listeners import ConnectionRegistry, Listener, Secure
 from broker.network.sockets import SocketOptions, SystemNetwork
 from protocol.apis import ListenerKind
 from tests.support.clock import ManualClock
@@ -36,7 +36,7 @@ class Harness:
 
     def __init__(self, handle: Any, listener: dict[str, int], **limits: Any) -> None:
         self.clock = ManualClock()
-        authenticator = limits.pop("authenticator", None)
+        authenticator, self._make_secure = limits.pop("authenticator", None), limits.pop("make_secure", None)
         facts = ListenerFacts(
             "PLAINTEXT",
             limits.pop("kind", ListenerKind.CLIENT),
@@ -76,12 +76,16 @@ class Harness:
         return await self._listen(self._facts._replace(name=name))
 
     async def _listen(self, facts: ListenerFacts) -> Listener:
-        listener = Listener(facts, self.registry, self._options, authenticator=self._authenticator)
+        listener = Listener(facts, self.registry, self._options, authenticator=self._authenticator, secure=self._secure())
         self._listeners.append(listener)
         listener.bind("127.0.0.1", 0)
         listener.listen()
         await listener.start(self._handle)
         return listener
+
+    def _secure(self) -> Secure | None:
+        """Of a test's `make_secure(registry)`: what puts TLS before the connections."""
+        return None if self._make_secure is None else self._make_secure(self.registry)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.listener.port)

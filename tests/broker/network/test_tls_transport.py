@@ -1,0 +1,216 @@
+"""TLS under a Connection, over sockets: nothing is lost or asked for twice when either side is slow, and nothing sleeps that has bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from broker.network.connection import Connection
+from broker.network.context import ConnectionFacts
+from broker.network.listeners import ConnectionRegistry, Secure
+from broker.network.tls_transport import CiphertextBuffer, TlsTransport
+from broker.security.tls.layer import TlsLayer
+from broker.security.tls.principal_mapping import PrincipalMapper
+from broker.security.tls.settings import ClientAuth
+from broker.server.authenticators import TlsAuthenticator
+from storage.file_slice import FileSlice, SegmentFile
+from tests.broker.network.harness import Harness, framed, run, serving
+from tests.broker.security.tls import stores
+
+LARGE = os.urandom(3_000_000)
+
+
+def make_secure(**changes: Any) -> Any:
+    context = stores.server(**changes)
+
+    def make(registry: ConnectionRegistry) -> Secure:
+        buffer = CiphertextBuffer()
+
+        def secure(connection: Connection) -> asyncio.BufferedProtocol:
+            return TlsTransport(
+                connection,
+                TlsLayer(context, is_server=True),
+                buffer,
+                make_layer=registry.network.make_layer,
+                wait_turn=registry.frame_turn.wait,
+                pread=os.pread,
+            )
+
+        return secure
+
+    return make
+
+
+def authenticator() -> TlsAuthenticator:
+    return TlsAuthenticator(PrincipalMapper("DEFAULT"), 10_000_000)
+
+
+async def connect(harness: Harness, **changes: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(
+        "127.0.0.1", harness.listener.port, ssl=stores.client(**changes), server_hostname="localhost", limit=4096
+    )
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+
+
+def echo(frame: memoryview, facts: ConnectionFacts) -> Any:
+    return [framed(bytes(frame))]
+
+
+def test_large_frames_come_back_whole_from_a_slow_reader() -> None:
+    async def test() -> None:
+        async with serving(echo, make_secure=make_secure(), authenticator=authenticator(), max_frame_size=1 << 23) as harness:
+            reader, writer = await connect(harness)
+            writer.write(framed(LARGE) + framed(b"small") + framed(LARGE))
+
+            answers = []
+            for _ in range(3):
+                answers.append(await read_frame(reader))
+                await asyncio.sleep(0.05)  # its socket is full meanwhile
+
+            assert answers == [LARGE, b"small", LARGE]
+            writer.close()
+
+    run(test)
+
+
+def test_many_small_frames_in_one_read_are_answered_without_another_event() -> None:
+    """More than a connection reads at a time: what lies decrypted, or undecrypted, is announced by no event of the socket."""
+
+    async def test() -> None:
+        async with serving(echo, make_secure=make_secure(), authenticator=authenticator()) as harness:
+            reader, writer = await connect(harness)
+            frames = [b"%d" % number + b"x" * 100 for number in range(2_000)]
+            writer.write(b"".join(map(framed, frames)))
+
+            assert [await read_frame(reader) for _ in frames] == frames
+            writer.close()
+
+    run(test)
+
+
+def test_a_throttled_connection_goes_on_with_what_lies_here() -> None:
+    async def test() -> None:
+        connections: list[Connection] = []
+        make = make_secure()
+
+        def spying(registry: ConnectionRegistry) -> Secure:
+            secure = make(registry)
+
+            def note(connection: Connection) -> asyncio.BufferedProtocol:
+                connections.append(connection)
+                return secure(connection)
+
+            return note
+
+        async with serving(echo, make_secure=spying, authenticator=authenticator()) as harness:
+            reader, writer = await connect(harness)
+            writer.write(framed(b"first"))
+            assert await read_frame(reader) == b"first"
+            connections[0].throttle(1_000)
+            frames = [b"y" * 3_000 + b"%d" % number for number in range(20)]
+            writer.write(b"".join(map(framed, frames)))
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+            harness.clock.advance(1_000)
+
+            assert [await read_frame(reader) for _ in frames] == frames
+            writer.close()
+
+    run(test)
+
+
+def test_a_slice_of_a_file_is_sent_by_tls(tmp_path: Any) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(LARGE)
+    file = SegmentFile.open(path)
+
+    async def test() -> None:
+        def serve(frame: memoryview, facts: ConnectionFacts) -> Any:
+            return [len(LARGE).to_bytes(4), FileSlice(file, 0, len(LARGE))]
+
+        async with serving(serve, make_secure=make_secure(), authenticator=authenticator()) as harness:
+            reader, writer = await connect(harness)
+            writer.write(framed(b"fetch"))
+
+            assert await read_frame(reader) == LARGE
+            writer.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01"])
+def test_who_does_not_finish_the_handshake_is_closed_in_time(sent: bytes) -> None:
+    async def test() -> None:
+        async with serving(echo, make_secure=make_secure(), authenticator=authenticator()) as harness:
+            reader, writer = await harness.connect()
+            writer.write(sent)
+            while not len(harness.registry):
+                await asyncio.sleep(0)
+            harness.clock.advance(9_000)
+            assert len(harness.registry) == 1
+
+            harness.clock.advance(2_000)
+
+            with suppress(ConnectionResetError):  # what it sent may lie unread
+                assert await reader.read() == b""
+            assert len(harness.registry) == 0
+            writer.close()
+
+    run(test)
+
+
+def test_the_principal_is_the_name_of_the_certificate() -> None:
+    async def test() -> None:
+        def tell(frame: memoryview, facts: ConnectionFacts) -> Any:
+            return [framed(facts.principal.encode())]
+
+        secure = make_secure(client_auth=ClientAuth.REQUESTED)
+        async with serving(tell, make_secure=secure, authenticator=authenticator()) as harness:
+            reader, writer = await connect(harness, **stores.pem_key("client"))
+            writer.write(framed(b"?"))
+            named = await read_frame(reader)
+            writer.close()
+            reader, writer = await connect(harness)
+            writer.write(framed(b"?"))
+            unnamed = await read_frame(reader)
+            writer.close()
+
+        assert named.startswith(b"User:1.2.840.113549.1.9.1=#")  # an e-mail address, as Java writes it
+        assert named.endswith(b",CN=alice,O=Barnabas tests")
+        assert unnamed == b"User:ANONYMOUS"
+
+    run(test)
+
+
+def test_the_end_says_close_notify() -> None:
+    async def test() -> None:
+        async with serving(echo, make_secure=make_secure(), authenticator=authenticator()) as harness:
+            context = stores.client()
+            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+            reader, writer = await harness.connect()
+            while True:
+                try:
+                    tls.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    writer.write(outgoing.read())
+                    incoming.write(await reader.read(65536))
+            tls.write(b"\xff\xff\xff\xff")  # a frame of -1 bytes
+            writer.write(outgoing.read())
+            incoming.write(await reader.read())
+            incoming.write_eof()
+
+            assert tls.read(100) == b""  # SSLEOFError would be an end without close_notify
+            writer.close()
+
+    run(test)
