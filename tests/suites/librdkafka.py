@@ -57,11 +57,11 @@ def missing_tools() -> str | None:
     return f"missing: {', '.join(missing)}; install them with: sudo apt-get install -y cargo make g++" if missing else None
 
 
-def built_sources(source: Path | None) -> Path:
-    """A folder with the compiled library and tests: of `source`, anew each time, or of the crate's, once per machine."""
+def built_sources(source: Path | None, directory: Path) -> Path:
+    """A folder with the compiled library and tests: of `source`, in `directory`, or of the crate's, once per machine."""
     require(missing_tools())
     if source is not None:
-        target = Path(tempfile.mkdtemp(prefix="librdkafka-")) / "sources"
+        target = directory / "sources"
         shutil.copytree(source, target)
         _build(target)
         return target
@@ -135,9 +135,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("tests", nargs="*", metavar="TEST", help=f"its number, by default {' and '.join(TESTS)}")
     parser.add_argument("--source", type=Path, help="a checkout of librdkafka, instead of the crate's")
     arguments = parser.parse_args(words)
-    sources = built_sources(arguments.source)
     directory = Path(tempfile.mkdtemp(prefix="librdkafka-suite-"))
-    results = run(sources, arguments.tests or TESTS, directory)
+    results = run(built_sources(arguments.source, directory), arguments.tests or TESTS, directory)
     for name, state in results.items():
         print(f"{name}: {state}")
     if any(state != "PASSED" for state in results.values()):
