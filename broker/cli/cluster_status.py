@@ -32,6 +32,8 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponsePartitio
 if TYPE_CHECKING:
     import argparse
 
+    from broker.cli.client_security import ClientSecurity
+
 Report = dict[str, Any]
 """What --json prints."""
 
@@ -51,8 +53,9 @@ def status(arguments: list[str]) -> int:
     """Print the report; returns the exit code: 1 if no broker answers."""
     options = _parser().parse_args(arguments)
     try:
-        servers, controllers = _addresses(options)
-        report = make_report(servers, controllers, asks_all=not options.no_lag)
+        security, named = _security(options.command_config)
+        servers, controllers = _addresses(options, named)
+        report = make_report(servers, controllers, asks_all=not options.no_lag, security=security)
     except (StatusError, FolderError, ConfigError, OSError) as e:
         print(f"barnabas cluster status: {e}", file=sys.stderr)
         return 1
@@ -60,16 +63,23 @@ def status(arguments: list[str]) -> int:
     return 0
 
 
-def make_report(servers: Sequence[tuple[str, int]], controllers: Sequence[tuple[str, int]], *, asks_all: bool) -> Report:
+def make_report(
+    servers: Sequence[tuple[str, int]],
+    controllers: Sequence[tuple[str, int]],
+    *,
+    asks_all: bool,
+    security: ClientSecurity | None = None,
+) -> Report:
     """What the first of `servers` that answers knows, and with `asks_all` what each broker says of its own logs."""
-    with _connect(servers) as client:
+    with _connect(servers, security) as client:
         cluster = client.request(DescribeClusterRequest(include_fenced_brokers=client.serves(DescribeClusterRequest, 2)))
         topics = client.request(MetadataRequest(topics=None, allow_auto_topic_creation=False)).topics
         min_isrs = _min_isrs(client, topics)
-        quorum = _quorum(client) or _quorum_of_controllers(controllers)
+        quorum = _quorum(client) or _quorum_of_controllers(controllers, security)
     brokers = sorted(cluster.brokers, key=lambda broker: broker.broker_id)
     ends = {
-        broker.broker_id: None if broker.is_fenced else _log_ends(broker.host, broker.port, broker.broker_id, topics) for broker in brokers
+        broker.broker_id: None if broker.is_fenced else _log_ends((broker.host, broker.port), broker.broker_id, topics, security)
+        for broker in brokers
     }
     partitions = [_partition(topic, each, min_isrs, ends) for topic in topics for each in topic.partitions]
     return {
@@ -138,7 +148,9 @@ def _min_isrs(client: WireClient, topics: Sequence[MetadataResponseTopic]) -> di
     return {each.resource_name: int(config.value) for each in answer.results for config in each.configs if config.name == MIN_ISR}
 
 
-def _log_ends(host: str, port: int, broker_id: int, topics: Sequence[MetadataResponseTopic]) -> dict[tuple[str, int], int] | None:
+def _log_ends(
+    address: tuple[str, int], broker_id: int, topics: Sequence[MetadataResponseTopic], security: ClientSecurity | None
+) -> dict[tuple[str, int], int] | None:
     """The log ends of the replicas on one broker, as it says itself; None if it does not answer."""
     asked = []
     for topic in topics:
@@ -147,7 +159,7 @@ def _log_ends(host: str, port: int, broker_id: int, topics: Sequence[MetadataRes
             partitions = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in hosted]
             asked.append(ListOffsetsTopic(name=topic.name or "", partitions=partitions))
     try:
-        with WireClient(host, port, timeout_s=TIMEOUT_S) as client:
+        with WireClient(*address, timeout_s=TIMEOUT_S, security=security) as client:
             answer = client.request(ListOffsetsRequest(replica_id=DEBUGGING_REPLICA_ID, topics=asked)) if asked else None
     except OSError:
         return None
@@ -185,11 +197,11 @@ def _quorum_replica(replica: ReplicaState, end: int) -> Report:
     return {"id": replica.replica_id, "log_end_offset": replica.log_end_offset, "lag": end - replica.log_end_offset if is_known else None}
 
 
-def _quorum_of_controllers(controllers: Sequence[tuple[str, int]]) -> Report | None:
+def _quorum_of_controllers(controllers: Sequence[tuple[str, int]], security: ClientSecurity | None) -> Report | None:
     """As the active one of these controllers says."""
     for host, port in controllers:
         try:
-            with WireClient(host, port, timeout_s=TIMEOUT_S) as client:
+            with WireClient(host, port, timeout_s=TIMEOUT_S, security=security) as client:
                 if quorum := _quorum(client):
                     return quorum
         except OSError:
@@ -197,12 +209,12 @@ def _quorum_of_controllers(controllers: Sequence[tuple[str, int]]) -> Report | N
     return None
 
 
-def _connect(servers: Sequence[tuple[str, int]]) -> WireClient:
+def _connect(servers: Sequence[tuple[str, int]], security: ClientSecurity | None) -> WireClient:
     """A connection to the first that answers."""
     why = []
     for host, port in servers:
         try:
-            return WireClient(host, port, timeout_s=TIMEOUT_S)
+            return WireClient(host, port, timeout_s=TIMEOUT_S, security=security)
         except OSError as e:
             why.append(f"{host}:{port}: {e.strerror or e}")
     raise StatusError(f"no broker answers: {'; '.join(why)}")
@@ -218,13 +230,25 @@ def _where(partitions: Sequence[Report], claim: str) -> list[str]:
     return [f"{each['topic']}-{each['partition']}" for each in partitions if each[claim]]
 
 
-def _addresses(options: argparse.Namespace) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-    """Of brokers and of controllers: those that are given, else those of the folder, else Kafka's first port."""
+def _security(path: str | None) -> tuple[ClientSecurity | None, str]:
+    """How to connect, and bootstrap.servers of the file; "" without one. Raises ConfigError."""
+    if path is None:
+        return None, ""
+    from broker.cli.client_security import read_command_config
+
+    config = read_command_config(Path(path))
+    return config.security, config.bootstrap_servers
+
+
+def _addresses(options: argparse.Namespace, named: str) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    """Of brokers and of controllers: those that are given, else `named`, else those of the folder, else Kafka's first port."""
     directory = Path(options.directory or DEFAULT_DIRECTORY)
     folder = read_folder(directory)
     controllers = _parse("--bootstrap-controller", options.bootstrap_controller)
     if options.bootstrap_server:
         return _parse("--bootstrap-server", options.bootstrap_server), controllers
+    if named:
+        return _parse("bootstrap.servers", named), controllers
     if folder is None:
         if options.directory:
             raise FolderError(f"there is no {FILE_NAME} in {directory}")
@@ -244,6 +268,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--bootstrap-server", default="", metavar="HOST:PORT[,…]", help="brokers; the first that answers is asked")
     add("--bootstrap-controller", default="", metavar="HOST:PORT[,…]", help="controllers, for the quorum, where brokers do not tell it")
+    add("--command-config", metavar="FILE", help="a Java client's properties: security.protocol, ssl.… and sasl.…, bootstrap.servers")
     add(
         "--directory",
         default="",

@@ -14,6 +14,7 @@ from broker.cli.serve_arguments import ServeOptions, UsageError, parse_arguments
 from broker.cli.wire_client import WireClient
 from config.endpoints import Endpoint
 from config.loading import load_server_config
+from config.server import ServerConfig
 
 USAGE = """\
 usage: barnabas health [the arguments of barnabas serve]
@@ -37,10 +38,16 @@ def health(arguments: list[str]) -> int:
     except UsageError as e:
         print(f"barnabas health: {e}; barnabas health --help says more", file=sys.stderr)
         return 2
-    endpoint = find_listener(options, os.environ)
+    config = _load(options, os.environ)
+    endpoint = _listener_of(config)
     host = _EVERY_ADDRESS.get(endpoint.host, endpoint.host)
+    security = None
+    if endpoint.security_protocol in ("SSL", "SASL_SSL"):
+        from broker.cli.client_security import security_of_listener
+
+        security = security_of_listener(config.texts, endpoint.listener_name, endpoint.security_protocol)
     try:
-        WireClient(host, endpoint.port, timeout_s=TIMEOUT_S).close()
+        WireClient(host, endpoint.port, timeout_s=TIMEOUT_S, security=security).close()
     except OSError as e:
         print(f"barnabas health: {endpoint} does not answer: {e.strerror or e}", file=sys.stderr)
         return 1
@@ -50,8 +57,15 @@ def health(arguments: list[str]) -> int:
 
 def find_listener(options: ServeOptions, environ: Mapping[str, str]) -> Endpoint:
     """The listener that a node with these settings can be asked by. Raises ConfigError."""
+    return _listener_of(_load(options, environ))
+
+
+def _load(options: ServeOptions, environ: Mapping[str, str]) -> ServerConfig:
     port = [] if options.port is None else [f"listeners=PLAINTEXT://localhost:{options.port}"]
-    config = load_server_config(options.config_path, environ, [*port, *options.overrides])
+    return load_server_config(options.config_path, environ, [*port, *options.overrides])
+
+
+def _listener_of(config: ServerConfig) -> Endpoint:
     return (config.client_listeners or config.controller_listeners)[0]
 
 

@@ -16,6 +16,7 @@ usage: barnabas COMMAND …
   serve         run the broker in the foreground
   cluster       run a cluster on this machine, or show a cluster's state
   health        ask a node whether it answers: the container image's health check
+  secure        make a secured broker or cluster, and its users
   format        prepare empty log directories for a cluster id
   random-uuid   print a new cluster id
   pipeline      Spark jobs: archive topics to Parquet, replay an archive
@@ -56,6 +57,10 @@ def _run(command: str, rest: list[str]) -> int:
         from broker.cli.health import health
 
         return health(rest)
+    if command == "secure":
+        from broker.cli.secure import secure
+
+        return secure(rest)
     if command == "format":
         from broker.cli.format import format_storage
 

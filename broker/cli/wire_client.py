@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from protocol import codec
 from protocol.apis import DECLARED
@@ -13,22 +13,31 @@ from protocol.errors import DecodeError
 from protocol.framing import skip_tags
 from protocol.messages.api_versions import ApiVersionsRequest
 
+if TYPE_CHECKING:
+    from broker.cli.client_security import ClientSecurity
+
 CLIENT_ID = b"barnabas-cluster"
 FRAME_BYTES_MAX = 256 * 1024 * 1024
 
 
 class WireClient:
-    """One connection; `request` chooses the newest version that both sides have. OSError when it ends or no answer comes in time."""
+    """One connection; `request` chooses the newest version that both sides have. OSError when it ends, no answer comes in time, or one of
+    the two sides does not trust the other."""
 
-    def __init__(self, host: str, port: int, *, timeout_s: float) -> None:
+    def __init__(self, host: str, port: int, *, timeout_s: float, security: ClientSecurity | None = None) -> None:
+        """`security` is how it connects; None on a PLAINTEXT listener."""
         self._socket = socket.create_connection((host, port), timeout=timeout_s)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if security is not None:
+                self._socket = security.wrap(self._socket, host)
             served = self._exchange(ApiVersionsRequest(), 0)
+            self._served = {api.api_key: (api.min_version, api.max_version) for api in served.api_keys}
+            if security is not None:
+                security.log_in(self.request)
         except BaseException:
             self.close()
             raise
-        self._served = {api.api_key: (api.min_version, api.max_version) for api in served.api_keys}
 
     def __enter__(self) -> Self:
         return self

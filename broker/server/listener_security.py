@@ -45,7 +45,6 @@ NO_SCRAM_BETWEEN_VOTERS = (
     "sasl.mechanism.controller.protocol: voters cannot use SCRAM, whose credentials are in the log of the quorum that they elect; use "
     "PLAIN, or SSL with client certificates"
 )
-NONCE_SIZE = 18  # random bytes of a SCRAM nonce
 
 
 Renewal = Callable[[Mapping[str, str]], Callable[[], None]]
@@ -192,24 +191,10 @@ class ListenerSecurity:
         return client_context(tls_settings(settings, is_of_sasl=protocol == "SASL_SSL"), self._read_file)
 
     def _client_maker(self, settings: ListenerSettings, name: str, mechanism_property: str) -> Callable[[], SaslClient]:
-        from broker.security.sasl import jaas, scram
-        from broker.security.sasl.plain import PLAIN, PlainClient
-        from broker.security.sasl.scram_client import ScramClient
+        from broker.security.sasl.clients import client_maker
 
-        mechanism = scram.find_mechanism(name)
-        if mechanism is None and name != PLAIN:
-            why = "nodes log in to each other by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
-            raise ConfigError(settings.key(mechanism_property), name, why)
         key, text = settings.of_mechanism(name, "sasl.jaas.config")
-        module = jaas.PLAIN_LOGIN_MODULE if mechanism is None else jaas.SCRAM_LOGIN_MODULE
-        options = _jaas_entry(text, key, module).options if text is not None else {}
-        if "username" not in options or "password" not in options:
-            raise ConfigError(key, None, "", message=f"{key}: must name the user of this node, with username and password")
-        username, password, entropy = options["username"], options["password"], self._platform.entropy
-        if mechanism is None:
-            return lambda: PlainClient(username, password)
-        is_token = options.get("tokenauth", "").lower() == "true"
-        return lambda: ScramClient(mechanism, username, password, entropy(NONCE_SIZE).hex(), is_token=is_token)
+        return client_maker(name, settings.key(mechanism_property), text, key, self._platform.entropy)
 
     # -- TLS ---------------------------------------------------------------------------------------------------------
 
@@ -302,6 +287,7 @@ class ListenerSecurity:
 
     def _server_maker(self, settings: ListenerSettings, name: str) -> Callable[[], SaslServer]:
         from broker.security.sasl import jaas, scram
+        from broker.security.sasl.clients import NONCE_SIZE
         from broker.security.sasl.plain import PLAIN, PlainServer
         from broker.security.sasl.scram_server import ScramServer
 

@@ -1,0 +1,113 @@
+"""How our own commands connect: TLS and a login by SASL, as a Java client's properties say (`--command-config FILE`).
+
+security.protocol=SASL_SSL
+ssl.truststore.type=PEM
+ssl.truststore.location=/…/ca.pem
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="…" password="…";
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from broker.security.sasl.clients import client_maker
+from broker.security.sasl.exchange import SaslClient, SaslError
+from broker.security.tls.context import client_context
+from broker.security.tls.files import read_store_file
+from broker.server.listener_security import SASL_PROTOCOLS, TLS_PROTOCOLS, tls_settings
+from config.listener_settings import ListenerSettings
+from config.loading import read_properties
+from config.properties import ConfigError
+from protocol.errors import ErrorCode
+from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+PROTOCOLS = ("PLAINTEXT", *TLS_PROTOCOLS, "SASL_PLAINTEXT")
+MECHANISM, JAAS = "sasl.mechanism", "sasl.jaas.config"
+NO_PREFIX = "command"
+"""A client's properties have no listener; one of this name is not in its file."""
+
+Ask = Callable[[Any], Any]
+
+
+class LoginError(OSError):
+    """The broker did not let us in; `str()` is its line."""
+
+
+class ClientSecurity:
+    """TLS if there is a context, a login if there is a mechanism."""
+
+    def __init__(self, context: ssl.SSLContext | None, mechanism: str = "", start_login: Callable[[], SaslClient] | None = None) -> None:
+        self._context = context
+        self._mechanism = mechanism
+        self._start_login = start_login
+
+    def wrap(self, plain: socket.socket, host: str) -> socket.socket:
+        """The connection with TLS. OSError (ssl.SSLError) if one side does not trust the other."""
+        return plain if self._context is None else self._context.wrap_socket(plain, server_hostname=host)
+
+    def log_in(self, ask: Ask) -> None:
+        """Log in by `ask`, which sends a request and returns its answer. Raises LoginError."""
+        if self._start_login is None:
+            return
+        client = self._start_login()
+        handshake = ask(SaslHandshakeRequest(mechanism=self._mechanism))
+        if handshake.error_code:
+            raise LoginError(f"{self._mechanism} is not enabled: {', '.join(handshake.mechanisms)} are")
+        challenge = b""
+        try:
+            while (token := client.evaluate(challenge)) is not None:
+                answer = ask(SaslAuthenticateRequest(auth_bytes=token))
+                if answer.error_code:
+                    raise LoginError(answer.error_message or ErrorCode(answer.error_code).name)
+                challenge = bytes(answer.auth_bytes)
+        except SaslError as e:
+            raise LoginError(str(e)) from e
+        if not client.is_complete:
+            raise LoginError("the broker has ended the exchange before its end")
+
+
+class CommandConfig(NamedTuple):
+    """What a file says. `bootstrap_servers` is "" if it is not set."""
+
+    security: ClientSecurity | None
+    bootstrap_servers: str
+
+
+def read_command_config(path: Path) -> CommandConfig:
+    """Raises ConfigError."""
+    texts = read_properties(path)
+    return CommandConfig(client_security(texts), texts.get("bootstrap.servers", ""))
+
+
+def client_security(texts: Mapping[str, str]) -> ClientSecurity | None:
+    """By a Java client's properties; None for PLAINTEXT, which is the default. Raises ConfigError."""
+    protocol = texts.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in PROTOCOLS:
+        raise ConfigError("security.protocol", protocol, f"is one of {', '.join(PROTOCOLS)}")
+    if protocol == "PLAINTEXT":
+        return None
+    context = None
+    if protocol in TLS_PROTOCOLS:
+        context = client_context(tls_settings(ListenerSettings(texts, NO_PREFIX), is_of_sasl=protocol == "SASL_SSL"), read_store_file)
+    if protocol not in SASL_PROTOCOLS:
+        return ClientSecurity(context)
+    mechanism = texts.get(MECHANISM, "GSSAPI")
+    return ClientSecurity(context, mechanism, client_maker(mechanism, MECHANISM, texts.get(JAAS), JAAS, os.urandom))
+
+
+def security_of_listener(texts: Mapping[str, str], listener_name: str, protocol: str) -> ClientSecurity | None:
+    """As far as ApiVersions, which needs no login, and by the node's own certificate: for a check whether it answers, which sends nothing
+    that is secret. Raises ConfigError."""
+    if protocol not in TLS_PROTOCOLS:
+        return None
+    context = client_context(tls_settings(ListenerSettings(texts, listener_name), is_of_sasl=protocol == "SASL_SSL"), read_store_file)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return ClientSecurity(context)
