@@ -23,7 +23,7 @@ _FAMILIES_WITHOUT_EFFECT = (
     ("rsm.config.", "Tiered storage", "it is not supported"),
     ("sasl.kerberos.", "Kerberos", "GSSAPI is not supported"),
     ("sasl.login.", "How a node gets its own credentials", "they are those of its sasl.jaas.config"),
-    ("sasl.oauthbearer.", "OAUTHBEARER authentication", "it is not supported yet"),
+    ("sasl.oauthbearer.", "OAUTHBEARER authentication of clients", "this node logs in to no other by OAUTHBEARER"),
     ("share.coordinator.", "Share groups", "they are not supported yet"),
 )
 
@@ -264,6 +264,16 @@ retention.ms  How long a segment is kept, -1 for no limit.
 sasl.enabled.mechanisms  SASL mechanisms of a listener. The default, GSSAPI, stops the start, for it is not supported.
 sasl.mechanism.controller.protocol  Mechanism by which this node logs in to controllers; GSSAPI, the default, stops the start.
 sasl.mechanism.inter.broker.protocol  Mechanism by which this broker logs in to others; GSSAPI, the default, stops the start.
+sasl.oauthbearer.clock.skew.seconds  Seconds by which the clocks of this broker and of the provider may differ.
+sasl.oauthbearer.expected.audience  Audiences of tokens, of which each has to have one; unset, tokens with an audience are refused.
+sasl.oauthbearer.expected.issuer  The issuer that tokens have to name; unset, any.
+sasl.oauthbearer.jwks.endpoint.refresh.ms  Time between fetches of the provider's keys.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms  Longest time over which a failed fetch of the keys is tried again.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms  Wait before the first new try.
+sasl.oauthbearer.jwks.endpoint.url  Where the provider's keys are, by https: or file:; OAUTHBEARER does not start without.
+sasl.oauthbearer.jwt.validator.class  Kafka's own validators; another class stops the start, for it cannot be loaded.
+sasl.oauthbearer.scope.claim.name  The claim of a token that has its scopes.
+sasl.oauthbearer.sub.claim.name  The claim of a token that names its principal.
 sasl.server.max.receive.size  Bytes of a request before its client is logged in.
 security.inter.broker.protocol  The name of the listener that brokers use among themselves, where inter.broker.listener.name is not set.
 segment.bytes  Size at which a new segment is begun.

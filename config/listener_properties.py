@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+OAUTHBEARER_PROPERTIES = (
+    "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.jwt.validator.class",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.sub.claim.name",
+)
+"""How tokens of OAUTHBEARER are checked."""
+
 LISTENER_PROPERTIES = (
+    *OAUTHBEARER_PROPERTIES,
     "connections.max.reauth.ms",
     "max.connection.creation.rate",
     "max.connections",
@@ -30,7 +45,12 @@ LISTENER_PROPERTIES = (
 )
 """What a listener may have of its own."""
 
-MECHANISM_PROPERTIES = ("connections.max.reauth.ms", "sasl.jaas.config", "sasl.server.callback.handler.class")
+MECHANISM_PROPERTIES = (
+    *OAUTHBEARER_PROPERTIES,
+    "connections.max.reauth.ms",
+    "sasl.jaas.config",
+    "sasl.server.callback.handler.class",
+)
 """What a SASL mechanism of a listener may have of its own."""
 
 PREFIX = "listener.name."

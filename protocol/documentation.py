@@ -171,6 +171,9 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
   turn to be copied.
 
 ### Credentials
+- OAUTHBEARER starts only with Kafka's OAuthBearerValidatorCallbackHandler and keys by https: or file:. Kafka without it takes unsigned
+  tokens, and takes http:. A token without a key id is taken if exactly one key fits it; Kafka tries the first. A refused token has no
+  second try in the same exchange. Tokens above 64 KB, with a claim twice, or with `crit` in the header are refused.
 - Controllers do not serve DescribeUserScramCredentials and DescribeDelegationToken. Kafka's declare them, and answer with
   UNKNOWN_SERVER_ERROR.
 - CreateDelegationToken with an owner's name and no type is INVALID_PRINCIPAL_TYPE. Kafka answers UNKNOWN_SERVER_ERROR.

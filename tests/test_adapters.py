@@ -33,6 +33,7 @@ MODULES = {
     "subprocess": PROCESSES,
     "tempfile": FILES,
     "time": TIME,
+    "urllib.request": SOCKETS,
     "uuid": RANDOMNESS,
 }
 HARMLESS_NAMES = {
@@ -67,6 +68,7 @@ ADAPTERS = {
     "broker/network/transport_layer.py",
     "broker/platform.py",
     "broker/security/tls/files.py",
+    "broker/server/https_get.py",
     "broker/server/process.py",
     "broker/server/unused_memory.py",
     "storage/disk.py",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from broker.security.sasl.scram_server import ScramCredentials
     from broker.security.tls.certificate import Certificate
     from broker.security.tls.settings import TlsSettings
+    from broker.server.oauthbearer_listener import OAuthBearerValidator
 
 logger = logging.getLogger("barnabas.security")
 
@@ -79,6 +80,8 @@ class ListenerSecurity:
         self._renewals: list[Renewal] = []
         self._contents: dict[str, bytes] = {}  # digests of the stores' files, as they were read last
         self._refresh_timer: Timer | None = None
+        self._validators: dict[str, OAuthBearerValidator] = {}  # by listener: changes while it runs do not fetch the keys again
+        self._is_running = False
 
     def secure(self, listener_name: str, protocol: str) -> tuple[TlsAuthenticator | SaslAuthenticator | None, Secure | None]:
         """Returns who asks the clients of a listener, and what puts TLS before their connections; None where nothing does. Raises
@@ -98,6 +101,7 @@ class ListenerSecurity:
 
     def find_fault(self, overrides: Mapping[str, str]) -> str | None:
         """What is wrong with these dynamic configs of this broker; None if all listeners could take them up."""
+        self._is_running = True
         try:
             for prepare in self._renewals:
                 prepare({**self._config.texts, **_of_listeners(overrides)})
@@ -107,6 +111,7 @@ class ListenerSecurity:
 
     def take_over(self, overrides: Mapping[str, str]) -> None:
         """Take up the dynamic configs of this broker, and files that have changed. What cannot be used is a line, and the old holds."""
+        self._is_running = True
         texts = {**self._config.texts, **_of_listeners(overrides)}
         try:
             for apply in [prepare(texts) for prepare in self._renewals]:
@@ -116,11 +121,13 @@ class ListenerSecurity:
             return
         self._overrides = overrides
 
-    def close(self) -> None:
-        """Look at files no more."""
+    async def close(self) -> None:
+        """Look at files no more, and fetch no keys of OAuth providers."""
         if self._refresh_timer is not None:
             self._refresh_timer.cancel()
             self._refresh_timer = None
+        for validator in self._validators.values():
+            await validator.close()
 
     def _watch_files(self) -> None:
         if self._refresh_timer is None:
@@ -304,9 +311,26 @@ class ListenerSecurity:
                 _jaas_entry(text, key, jaas.SCRAM_LOGIN_MODULE)
             entropy = self._platform.entropy
             return lambda: ScramServer(mechanism, self._credentials(), entropy(NONCE_SIZE).hex(), self._cluster_secret())
+        if name == "OAUTHBEARER":
+            return self._oauthbearer(settings.listener_name).start
         key = settings.key("sasl.enabled.mechanisms")
         why = GSSAPI_IS_MISSING if name == "GSSAPI" else "is no mechanism of Barnabas: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"
         raise ConfigError(key, name, why)
+
+    def _oauthbearer(self, listener_name: str) -> OAuthBearerValidator:
+        """Made once, of the properties that the node was started with: no request may say where keys come from."""
+        validator = self._validators.get(listener_name)
+        if validator is None:
+            from broker.server.oauthbearer_listener import make_validator
+
+            loop = self._platform.loop
+            validator = self._validators[listener_name] = make_validator(
+                ListenerSettings(self._config.texts, listener_name),
+                self._platform.clock,
+                lambda call, *arguments: loop.run_in_executor(None, call, *arguments),
+                may_block=not self._is_running,
+            )
+        return validator
 
 
 def _of_listeners(overrides: Mapping[str, str]) -> dict[str, str]:
