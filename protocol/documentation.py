@@ -45,7 +45,8 @@ These are the differences that a client or an operator can notice. Everywhere el
 difference is a bug.
 
 ### Not there yet
-- Security: quotas of users, client ids and IP addresses are stored and described, and throttle nothing yet.
+- Quotas: topics that a Metadata request creates do not count for `controller_mutation_rate`; `listener.name.….max.connections` and
+  `…max.connection.creation.rate` cannot be changed while a broker runs.
 - Share groups and streams groups. Their records in `__consumer_offsets` are left alone. Kafka Streams runs with
   `group.protocol=classic`, its default; with `streams` it says that the cluster does not support it.
 - Admin APIs that are not in the table.
@@ -169,6 +170,13 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
   join again when one has left. Kafka 4.3.1 does not tell them: the partitions of the member that left have no reader until another joins.
 - DeleteRecords does not wait for moves between log directories: a copy follows the log's start at once. Kafka's follows when it is its
   turn to be copied.
+
+### Quotas
+- A batch that is larger than all that `consumer_byte_rate` allows in its windows is sent once nothing else counts in them. In Kafka its
+  consumer gets empty answers for ever.
+- `request_percentage` counts the CPU time of the loop without waits. Kafka counts the time in its threads, waits for a processor included.
+- Heartbeats and registrations of nodes are exempt. Kafka throttles them, so that a quota for all users can fence brokers.
+- At most 10,000 clients are measured for each quota; the half that was idle longest is forgotten then.
 
 ### Credentials
 - OAUTHBEARER starts only with Kafka's OAuthBearerValidatorCallbackHandler and keys by https: or file:. Kafka without it takes unsigned

@@ -9,7 +9,6 @@ Source: ChannelBuilders, SslChannelBuilder, SaslChannelBuilder.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
@@ -338,6 +337,8 @@ def _of_listeners(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def _digest(data: bytes) -> bytes:
+    import hashlib  # late: a broker without stores does without
+
     return hashlib.sha256(data).digest()
 
 
