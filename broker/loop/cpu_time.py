@@ -25,6 +25,9 @@ class Outer(NamedTuple):
     others_ns: int
 
 
+_NOBODY = Outer(None, 0, 0, 0)
+
+
 class CpuMeter:
     """One for each loop. The arguments are the clock's."""
 
@@ -45,7 +48,7 @@ class CpuMeter:
         """Measure the time of `owner`. Returns what `end` takes; None if it is measured already, and then nothing is to be ended."""
         if self.owner is owner:
             return None
-        outer = Outer(self.owner, self._start_ns, self._start_cpu_ns, self._others_ns)
+        outer = _NOBODY if self.owner is None else Outer(self.owner, self._start_ns, self._start_cpu_ns, self._others_ns)
         now_ns = self._monotonic_ns()
         if now_ns - self._called_ns >= CALL_INTERVAL_NS:
             self._called_cpu_ns = self._cpu_ns()

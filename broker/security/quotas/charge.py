@@ -196,10 +196,9 @@ class Charge:
         if not self.is_timed:
             return 0
         request = self._throttling.quotas.request
-        user = self._user
-        throttle_time_ms = request.record_time(user, self._client_id, self._elapsed_ns(), now_ms)
-        self._counted_in, self._counted_ms = request.get(user, self._client_id, now_ms).meter, now_ms
-        return throttle_time_ms
+        sensor = request.get(self._user, self._client_id, now_ms)
+        self._counted_in, self._counted_ms = sensor.meter, now_ms
+        return request.record_in(sensor, self._elapsed_ns() * PERCENT_PER_NANOSECOND, now_ms)
 
     def _elapsed_ns(self) -> int:
         """The time so far, which the caller counts."""

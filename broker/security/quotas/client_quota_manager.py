@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.security.quotas.client_sensors import UNLIMITED, ClientSensors
+from broker.security.quotas.client_sensors import UNLIMITED, ClientSensor, ClientSensors
 from broker.security.quotas.quota_metrics import (
     REQUEST,
     THROTTLE_TIME_WINDOW_MS,
@@ -40,8 +40,10 @@ class ClientQuotaManager(ClientSensors[Rate]):
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
         """Counts `value`, and returns the throttle time in ms; 0 while the client is within its limit."""
         sensor = self._by_client.get((user, client_id))
-        if sensor is None:
-            sensor = self._find(user, client_id, now_ms)
+        return self.record_in(self.get(user, client_id, now_ms) if sensor is None else sensor, value, now_ms)
+
+    def record_in(self, sensor: ClientSensor[Rate], value: float, now_ms: int) -> int:
+        """As `record`, in the client's sensor."""
         sensor.last_record_ms = now_ms
         rate = sensor.meter
         rate.record(value, now_ms)
