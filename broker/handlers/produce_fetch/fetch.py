@@ -69,6 +69,9 @@ REPLICA_STATE_VERSION_MIN = 15
 
 Then = Callable[[list[FetchTarget], list[PartitionRead]], Any]
 
+_READ, _TOPIC = AclOperation.READ, ResourceType.TOPIC
+"""Read once: in Python 3.11 the look at an Enum's member takes longer than the decision."""
+
 
 def build(services: Services) -> Handler:
     return FetchHandler(services).handle
@@ -239,7 +242,7 @@ class _Fetch:
             return True
         is_allowed = self._readable.get(topic)
         if is_allowed is None:
-            is_allowed = self._readable[topic] = self._access.allows(AclOperation.READ, ResourceType.TOPIC, topic)
+            is_allowed = self._readable[topic] = self._access.allows(_READ, _TOPIC, topic)
         return is_allowed
 
     def _read_or_wait(self, readable: list[FetchTarget]) -> Any:

@@ -73,6 +73,9 @@ BYTES_AT_ONCE = 1024 * 1024  # of several partitions; a single batch is not divi
 PARTITIONS_PER_PIECE, BYTES_PER_PIECE = 16, 128 * 1024
 NO_LIMIT = sys.maxsize
 
+_WRITE, _TOPIC = AclOperation.WRITE, ResourceType.TOPIC
+"""Read once: in Python 3.11 the look at an Enum's member takes longer than the decision."""
+
 
 def build(services: Services) -> Handler:
     return ProduceHandler(services, services.partition_additions).handle
@@ -233,7 +236,7 @@ class ProduceHandler:
         """Whether the client may not write to the topic. Nobody is denied one that does not exist, given by its id."""
         if context.api_version > NAMED_VERSION_MAX and self._metadata.find_topic_by_id(topic.topic_id) is None:
             return False
-        return not context.access.allows(AclOperation.WRITE, ResourceType.TOPIC, topic.name, count=len(topic.partition_data))
+        return not context.access.allows(_WRITE, _TOPIC, topic.name, count=len(topic.partition_data))
 
     def _make_entry(self, request: ProduceRequest, topic: str, data: PartitionProduceData) -> AppendEntry:
         """Returns the batch to append to one partition, with the result slot, which already has an error if the batch is refused."""
