@@ -15,10 +15,10 @@ import logging
 import struct
 from time import perf_counter_ns
 from types import CoroutineType, GeneratorType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker.handlers.services import ControllerServices, Services
-from broker.loop.clock import NS_PER_MS
+from broker.loop.clock import NS_PER_MS, Clock
 from broker.loop.deferred import Deferred
 from broker.loop.turns import Turns
 from broker.network.context import CloseConnection, ConnectionFacts, RequestContext
@@ -27,7 +27,6 @@ from broker.observability.limited_log import LimitedLog
 from broker.observability.log_fields import Fields
 from broker.routes import Route, Routes, unsupported_api_versions
 from broker.security.authorizer.access import OPEN_ACCESS, Access
-from broker.security.authorizer.authorizer_log import AuthorizerLog
 from broker.security.quotas.charge import EXEMPT_KEYS, Charge, Throttling, measured
 from broker.security.quotas.quota_managers import UNLIMITED_QUOTAS
 from protocol import codec
@@ -35,6 +34,9 @@ from protocol.apis import ListenerKind
 from protocol.errors import DecodeError, ErrorCode, KafkaError, RequestLimit, RequestLimitError, TooManyEntriesError, without_frames
 from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, decode_client_id, skip_tags
 from protocol.templates import PreparedResponse
+
+if TYPE_CHECKING:
+    from broker.security.authorizer.authorizer_log import AuthorizerLog
 
 log = logging.getLogger("barnabas.dispatch")
 
@@ -97,7 +99,7 @@ class KafkaApis:
         self._metrics = services.metrics
         self._routes = Routes(services, kind)
         self._authorizer = services.authorizer
-        self._authorizer_log = AuthorizerLog(services.clock)
+        self._authorizer_log = None if services.authorizer is None else _make_log(services.clock)
         self._find_route = self._routes.known.get
         self._quotas = UNLIMITED_QUOTAS if services.quotas is None else services.quotas
         self._throttling = Throttling(self._quotas, services.clock)
@@ -203,7 +205,7 @@ class KafkaApis:
             await asyncio.gather(task, return_exceptions=True)
 
     def _access(self, route: Route, facts: ConnectionFacts) -> Access:
-        assert self._authorizer is not None, "without one all access is open"
+        assert self._authorizer is not None and self._authorizer_log is not None, "without one all access is open"
         return Access(self._authorizer, self._authorizer_log, facts.principal, facts.client_host, route.api.name)
 
     def _settle(self, charge: Charge, context: RequestContext, response: Any) -> None:
@@ -267,3 +269,9 @@ class KafkaApis:
         who = {"client": context.connection.client_host, "client_id": context.client_id}
         facts = Fields(api=route.api.name, version=context.api_version, error=type(error).__name__, **who)
         self._log.error(f"{route.api.name} failed", "request failed %s", facts, exc_info=error)
+
+
+def _make_log(clock: Clock) -> AuthorizerLog:
+    from broker.security.authorizer.authorizer_log import AuthorizerLog  # late: most nodes have no authorizer
+
+    return AuthorizerLog(clock)

@@ -71,7 +71,7 @@ def noted(made: list[NotedAccess]) -> Any:
     """What stands for KafkaApis._access: each access that is made is added to `made`."""
 
     def access(self: KafkaApis, route: Route, facts: ConnectionFacts) -> Access:
-        assert self._authorizer is not None
+        assert self._authorizer is not None and self._authorizer_log is not None
         made.append(NotedAccess(self._authorizer, self._authorizer_log, facts.principal, facts.client_host, route.api.name))
         return made[-1]
 
