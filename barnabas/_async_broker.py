@@ -13,16 +13,17 @@ from ._in_thread import in_thread
 
 
 class AsyncBroker:
-    """As `Broker`, with `async with`; `start`, `stop`, `kill`, `restart`, `close` and `create_topic` are awaited."""
+    """As `Broker`, with `async with`; `start`, `stop`, `kill`, `restart`, `close`, `create_topic` and `client_config` are awaited."""
 
     def __init__(
         self,
         config: Mapping[str, object] | None = None,
         topics: Mapping[str, int] | Iterable[str] = (),
         *,
+        secure: bool = False,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
-        self._broker: Broker = Broker(config, topics, start_timeout_s=start_timeout_s)
+        self._broker: Broker = Broker(config, topics, secure=secure, start_timeout_s=start_timeout_s)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -65,6 +66,16 @@ class AsyncBroker:
     ) -> None:
         create = functools.partial(self._broker.create_topic, name, partitions, replication_factor=replication_factor, config=config)
         await self._in_thread(functools.partial(create, exist_ok=exist_ok))
+
+    async def client_config(self, user: str | None = None) -> dict[str, str]:
+        """See `Broker.client_config`."""
+        found: dict[str, str] = {}
+        await self._in_thread(lambda: found.update(self._broker.client_config(user)))
+        return found
+
+    @property
+    def ca_file(self) -> str:
+        return self._broker.ca_file
 
     @property
     def bootstrap_servers(self) -> str:

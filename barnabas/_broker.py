@@ -6,11 +6,14 @@ import os
 import weakref
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from ._create_topic import create_topic, partitions_by_topic
 from ._errors import BrokerError
 from ._process import BrokerProcess
+
+if TYPE_CHECKING:
+    from ._secure import Administrator
 
 START_TIMEOUT_S = 30.0
 EXIT_S = 1.0
@@ -22,6 +25,7 @@ class Broker:
     `config` holds broker properties by Kafka's names ("log.retention.ms"); a wrong key or value raises BrokerError at the start.
     A value of None leaves the default. `topics` are there once it has started, with so many partitions: {"orders": 3}, or ["orders"] for
     the broker's default. `with` starts and closes it; without `with`, `start` and `close` do.
+    With `secure` its listener has TLS and SASL, with an authority of its own, and `client_config` tells clients how to log in.
     It keeps its port and its data over `stop`, `kill` and `restart`, until `close`. It ends with the process that started it, however
     that ends. Not to be used by several threads at once, nor given to another process: `bootstrap_servers` is what others need.
     """
@@ -31,15 +35,23 @@ class Broker:
         config: Mapping[str, object] | None = None,
         topics: Mapping[str, int] | Iterable[str] = (),
         *,
+        secure: bool = False,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         config = config or {}
-        process = BrokerProcess(overrides_of(config), is_port_given="listeners" in config, start_timeout_s=start_timeout_s)
+        if secure and config.keys() & {"listeners", "log.dirs", "log.dir"}:
+            raise BrokerError("a secure broker has a listener and a directory of its own: config may not have listeners or log.dirs")
+        process = BrokerProcess(
+            overrides_of(config), is_port_given="listeners" in config, is_secure=secure, start_timeout_s=start_timeout_s
+        )
         self._adopt(process, partitions_by_topic(topics))
+        self._is_secure = secure
 
     def _adopt(self, process: BrokerProcess, topics: Mapping[str, int | None]) -> None:
         self._process = process
         self._topics = topics
+        self._is_secure = False
+        self._administrator: Administrator | None = None
         # For a broker without a call of `close`: its process ends when this object is collected, or with the interpreter.
         self._release = weakref.finalize(self, self._process.release)
 
@@ -131,6 +143,30 @@ class Broker:
         """What it has logged so far, over all its starts. After `close`: the last megabyte."""
         return self._process.log
 
+    def client_config(self, user: str | None = None) -> dict[str, str]:
+        """How librdkafka's clients connect: `Producer(broker.client_config("alice"))`. A new dict each time.
+
+        On a secure broker as `user`, who is made at the first call, with a password of its own; None is the administrator, who may do
+        everything. Users may do what no ACL is about; an ACL on a resource leaves it to those that it names. Raises BrokerError where the
+        broker is not secure and a user is named, is not running or refuses.
+        """
+        config = {"bootstrap.servers": self.bootstrap_servers}
+        if not self._is_secure:
+            if user is not None:
+                raise BrokerError(f"there is no user {user}: the broker is not secure; make it by barnabas.Broker(secure=True)")
+            return config
+        try:
+            return config | self._admin().config((self.host, self.port), user)
+        except OSError as e:
+            raise BrokerError(f"cannot make user {user}: the broker {self._state()}: {e}") from e
+
+    @property
+    def ca_file(self) -> str:
+        """Of a secure broker: the file of the authority that its clients have to trust, in PEM; gone after `close`."""
+        if not self._is_secure:
+            raise BrokerError("the broker is not secure; make it by barnabas.Broker(secure=True)")
+        return self._admin().authority_file
+
     def create_topic(
         self,
         name: str,
@@ -151,7 +187,8 @@ class Broker:
         if self.is_running:
             try:
                 address = (self.host, self.port)
-                create_topic(address, name, partitions, settings, replication_factor=replication_factor, exist_ok=exist_ok)
+                login = self._admin().login if self._is_secure else None
+                create_topic(address, name, partitions, settings, replication_factor=replication_factor, exist_ok=exist_ok, login=login)
                 return
             except OSError as e:
                 # A broker that was just killed still has its connections, and is seen to be gone a moment later.
@@ -164,6 +201,12 @@ class Broker:
         if not self._process.ready:
             raise BrokerError("the broker was not started: use `with barnabas.Broker() as broker:`, or call start()")
         return self._process.ready[key]
+
+    def _admin(self) -> Administrator:
+        from ._secure import Administrator  # late: ssl takes 30 ms to import
+
+        self._administrator = self._administrator or Administrator(self.data_dir)
+        return self._administrator
 
     def _state(self) -> str:
         if self._process.released_at is not None:

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable, Mapping
 
 from ._errors import BrokerError
-from ._wire import ask, string
+from ._wire import Login, ask, string
 
 CREATE_TOPICS, VERSION = 19, 4
 TIMEOUT_S = 30.0
@@ -22,6 +22,7 @@ def create_topic(
     *,
     replication_factor: int | None,
     exist_ok: bool,
+    login: Login | None = None,
 ) -> None:
     """Returns once the topic is there; None partitions or replicas are the broker's default.
 
@@ -31,7 +32,7 @@ def create_topic(
     body = struct.pack(">i", 1) + string(name) + struct.pack(">ihi", *counts, 0)
     body += struct.pack(">i", len(config)) + b"".join(string(key) + string(value) for key, value in config.items())
     body += struct.pack(">i?", int(TIMEOUT_S * 1000), False)
-    error, message = _parse(ask(address, CREATE_TOPICS, VERSION, body, TIMEOUT_S))
+    error, message = _parse(ask(address, CREATE_TOPICS, VERSION, body, TIMEOUT_S, login))
     if error and not (error == TOPIC_ALREADY_EXISTS and exist_ok):
         raise BrokerError(f"cannot create topic {name}: {message or f'error {error}'}")
 

@@ -55,6 +55,7 @@ class BrokerProcess:
         is_port_given: bool,
         start_timeout_s: float,
         cluster_id: str = "",
+        is_secure: bool = False,
         reservations: Sequence[socket.socket] = (),
     ) -> None:
         """`reservations` keep the ports of which `overrides` speak; they are closed with the broker."""
@@ -69,6 +70,7 @@ class BrokerProcess:
         self._log_fd = -1
         self._log = ""  # once released
         self._cluster_id = cluster_id
+        self._is_secure = is_secure
         self._is_port_given = is_port_given
         self._reservation = None if is_port_given else reserve_port()
         self._reservations = [*reservations, *([] if self._reservation is None else [self._reservation])]
@@ -186,6 +188,8 @@ class BrokerProcess:
         arguments = [word for override in self._overrides for word in ("--override", override)]
         # The launcher by its path, and -P: the caller's directory may hold a `barnabas` or a `signal` of its own.
         command = [sys.executable, "-P", LAUNCHER, "serve", f"--ephemeral={self._directory}", *self._port_words(), *arguments]
+        if self._is_secure:
+            command.append("--secure")
         if self._cluster_id:
             command += ["--cluster-id", self._cluster_id]
         stdin, self._lifeline_fd = os.pipe()

@@ -84,10 +84,24 @@ class Ephemeral:
         settings = [*SETTINGS, f"listeners=PLAINTEXT://{HOST}:{self._options.port or 0}"]
         if self._owns_data:
             settings.append(f"log.dirs={self._make_directory()}")
+        if self._options.is_secure:
+            settings += self._security()
         config = load_server_config(None, {}, [*settings, *overrides])
         for key in config.unknown_keys:
             raise ConfigError(key, "", "", message=f"Unknown configuration {key}{_suggestion(key)}")
         return config
+
+    def _security(self) -> list[str]:
+        from broker.cli import ephemeral_security
+
+        if not self._owns_data:
+            raise ConfigError("--secure", None, "", message="--secure keeps its keys in its own directory: log.dirs cannot be set with it")
+        directory = self._make_directory()
+        try:
+            return ephemeral_security.settings(ephemeral_security.open_identity(directory), HOST, self._options.port or 0)
+        except (OSError, ValueError, KeyError) as e:
+            message = f"--secure: {directory / ephemeral_security.SECRETS_FILE} cannot be used"
+            raise ConfigError("--secure", None, "", message=message) from e
 
     def _ready_line(self, broker: Broker) -> str:
         """The one line on standard output, for programs. Addresses are those of the first listener, as clients are told it."""

@@ -11,7 +11,7 @@ from config.endpoints import PORT_MAX
 
 USAGE = """\
 usage: barnabas serve [--config FILE] [--port PORT] [--override KEY=VALUE]… [--cluster-id ID] [--log-level LEVEL] [--log-format FORMAT]
-       barnabas serve --ephemeral[=DIR] [--port PORT] [--override KEY=VALUE]… [--cluster-id ID] [--log-level LEVEL] [--log-format FORMAT]
+       barnabas serve --ephemeral[=DIR] [--secure] [--port PORT] [--override KEY=VALUE]… [--cluster-id ID] …
 
 Runs the broker in the foreground until SIGTERM or SIGINT. One line on stdout says where it serves; the log goes to stderr.
 
@@ -24,6 +24,8 @@ Runs the broker in the foreground until SIGTERM or SIGINT. One line on stdout sa
   --ephemeral            for tests: data in a temporary directory that is removed at the end, a free port on 127.0.0.1 unless --port
                          gives one, one line of JSON when ready, and the end when standard input (a pipe) closes. Reads no file and no
                          environment variables. With DIR the data are there and outlive a stop, but not standard input
+  --secure               with --ephemeral: TLS and SASL, with keys of its own; the directory's barnabas-ca.pem is what clients trust, and
+                         its barnabas-secure.json has the administrator's password
 
 KAFKA_… environment variables set properties as in the official container image: KAFKA_LOG_DIRS is log.dirs. CLUSTER_ID is the
 cluster id of a directory that is formatted at this start.
@@ -49,6 +51,7 @@ class ServeOptions:
     cluster_id: str = ""
     ephemeral_directory: str | None = None
     """Of --ephemeral: "" for a temporary one, None without the option."""
+    is_secure: bool = False
 
 
 def parse_arguments(arguments: list[str]) -> ServeOptions:
@@ -59,6 +62,8 @@ def parse_arguments(arguments: list[str]) -> ServeOptions:
         option, has_value, value = argument.partition("=")
         if option == "--ephemeral":
             options.ephemeral_directory = value
+        elif argument == "--secure":
+            options.is_secure = True
         elif option in ("--config", "-c", "--override", "--port", "--cluster-id", "--log-level", "--log-format"):
             if not has_value:
                 value = next(rest, "")
@@ -71,6 +76,8 @@ def parse_arguments(arguments: list[str]) -> ServeOptions:
             options.config_path = argument
     if options.config_path is not None and options.ephemeral_directory is not None:
         raise UsageError("--ephemeral reads no file; give settings by --override")
+    if options.is_secure and options.ephemeral_directory is None:
+        raise UsageError("--secure is for --ephemeral; barnabas secure init makes a broker that stays")
     if options.port is not None and "listeners" in (override.partition("=")[0].strip() for override in options.overrides):
         raise UsageError(f"--port {options.port} would be lost beside --override listeners, which names the ports; give one of the two")
     return options
