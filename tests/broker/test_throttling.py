@@ -305,6 +305,33 @@ def test_waits_cost_nothing(server: Server) -> None:
     assert server.muted_ms == []
 
 
+def test_a_fetch_that_an_append_wakes_pays_for_its_read(server: Server) -> None:
+    server.limit("request_percentage", 1)
+    server.limit("request_percentage", 1, user="bob")
+    asked = FetchTopic(topic="a", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)])
+    waiting = server.send(FetchRequest(topics=[asked], max_wait_ms=5000, min_bytes=1, session_epoch=-1), FETCH_VERSION)
+    handler = server.apis._routes._handlers[1][0].__self__  # type: ignore[attr-defined]
+    read_one = handler.reader.read_one
+
+    def slow_read_one(*arguments: Any, **options: Any) -> Any:
+        server.world.clock.compute(500)
+        return read_one(*arguments, **options)
+
+    handler.reader.read_one = slow_read_one
+    server.facts = ConnectionFacts(2, ListenerFacts("PLAINTEXT"), "127.0.0.1")
+    server.facts.principal = "User:bob"
+    muted_ms = server.muted_ms
+    bobs_muted_ms: list[int] = []
+    server.facts.throttle = bobs_muted_ms.append
+
+    response = server.produce(100)
+
+    assert waiting.is_done
+    assert muted_ms == [1000]
+    assert response is not None and response.throttle_time_ms == 0
+    assert bobs_muted_ms == []
+
+
 def test_the_longer_of_two_throttle_times_counts(server: Server) -> None:
     server.limit("producer_byte_rate", 190)
     server.limit("request_percentage", 1)

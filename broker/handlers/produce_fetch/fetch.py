@@ -280,7 +280,15 @@ class _Fetch:
         return answer
 
     def _read_again(self, targets: list[FetchTarget]) -> Any:
-        return self._read(targets, lambda _, reads: self._respond(reads), is_arrival=False)
+        """Called inside another request, whose client does not pay for this."""
+        charge = self._context.charge
+        if charge is None or not charge.is_timed:
+            return self._read(targets, lambda _, reads: self._respond(reads), is_arrival=False)
+        resumed = charge.resume()
+        try:
+            return self._read(targets, lambda _, reads: self._respond(reads), is_arrival=False)
+        finally:
+            charge.pause(resumed)
 
     def _respond(self, reads: list[PartitionRead]) -> Any:
         unknown = self._unknown
