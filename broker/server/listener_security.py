@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 from broker.loop.clock import Timer
 from broker.network.connection import Connection
 from broker.network.listeners import ConnectionRegistry, Secure
+from broker.observability.metrics import Metrics
 from broker.platform import Platform
 from broker.server.authenticators import SaslAuthenticator, TlsAuthenticator
 from broker.server.peers import Peers
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from broker.security.sasl.scram_server import ScramCredentials
     from broker.security.tls.certificate import Certificate
     from broker.security.tls.settings import TlsSettings
+    from broker.server.certificate_watch import CertificateWatch
     from broker.server.oauthbearer_listener import OAuthBearerValidator
 
 logger = logging.getLogger("barnabas.security")
@@ -68,7 +70,10 @@ class ListenerSecurity:
         *,
         credentials: Callable[[], ScramCredentials],
         cluster_secret: Callable[[], bytes],
+        metrics: Metrics,
     ) -> None:
+        self._metrics = metrics
+        self._watch: CertificateWatch | None = None
         self._config = config
         self._platform = platform
         self._registry = registry
@@ -125,6 +130,8 @@ class ListenerSecurity:
         if self._refresh_timer is not None:
             self._refresh_timer.cancel()
             self._refresh_timer = None
+        if self._watch is not None:
+            self._watch.close()
         for validator in self._validators.values():
             await validator.close()
 
@@ -207,8 +214,11 @@ class ListenerSecurity:
     def _tls(self, listener_name: str, protocol: str) -> Secure:
         from broker.network.tls_transport import CiphertextBuffer, TlsTransport
         from broker.security.tls.context import server_context
+        from broker.security.tls.files import is_readable_by_all
         from broker.security.tls.layer import TlsLayer
+        from broker.server.certificate_watch import CertificateWatch
 
+        watch = self._watch = self._watch or CertificateWatch(self._platform.clock, self._metrics)
         is_own = ListenerSettings(self._config.texts, listener_name).is_own("ssl.client.auth")
         if protocol == "SASL_SSL" and self._config.is_set("ssl.client.auth") and not is_own:
             logger.warning("ssl.client.auth has no effect on the SASL_SSL listener %s; set it with its prefix", listener_name)
@@ -219,12 +229,16 @@ class ListenerSecurity:
         def prepare(texts: Mapping[str, str]) -> Callable[[], None]:
             settings = ListenerSettings(texts, listener_name)
             found = tls_settings(settings, is_of_sasl=protocol == "SASL_SSL")
-            new = server_context(found, self._read_file), self._certificate(found)
+            chain = self._chain(found)
+            new = server_context(found, self._read_file), chain[0]
             if present:
                 self._check_change(found, present[0][1], new[1])
+            elif found.keystore_location is not None and is_readable_by_all(found.keystore_location):
+                logger.warning("every user of this machine may read the private key in %s", found.keystore_location)
 
             def apply() -> None:
                 present[:] = [new]
+                watch.note(listener_name, chain)
 
             return apply
 
@@ -243,12 +257,12 @@ class ListenerSecurity:
         self._watch_files()
         return secure
 
-    def _certificate(self, settings: TlsSettings) -> Certificate:
+    def _chain(self, settings: TlsSettings) -> tuple[Certificate, ...]:
         from broker.security.tls.stores import load_key
 
         key = load_key(settings, self._read_file)
         assert key is not None, "a listener with TLS has a key"
-        return key.chain[0]
+        return key.chain
 
     def _check_change(self, settings: TlsSettings, old: Certificate, new: Certificate) -> None:
         """Raises ConfigError if the certificate is of somebody else, as SslFactory.CertificateEntries.ensureCompatible."""

@@ -23,6 +23,7 @@ from broker.server.node import StartError
 from broker.server.server import Broker
 from broker.server.unused_memory import UnusedMemory
 from broker.server.version import VERSION
+from config.exposure import log_exposure
 from config.loading import log_warnings
 from config.server import ServerConfig
 
@@ -50,6 +51,7 @@ def run(
     console = open_console(log_level, log_format)
     try:
         log_warnings(config)
+        log_exposure(config)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_run(config, console, new_cluster_id, on_start, ready_line))
     except Exception:

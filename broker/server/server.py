@@ -125,7 +125,12 @@ class Broker:
         node.on_stop(node.platform.executor.shutdown)
         registry = self._registry = self._make_registry()
         self._security = ListenerSecurity(
-            config, node.platform, registry, credentials=self._find_credentials, cluster_secret=self._cluster_secret
+            config,
+            node.platform,
+            registry,
+            credentials=self._find_credentials,
+            cluster_secret=self._cluster_secret,
+            metrics=node.metrics,
         )
         node.on_stop(self._security.close)
         links = self._make_links(registry)

@@ -155,6 +155,22 @@ def test_a_wrong_password_and_an_untrusted_broker_are_one_line(directory: Path, 
     assert len(wrong.stderr.splitlines()) == len(untrusting.stderr.splitlines()) == 1
 
 
+def test_a_start_tells_of_a_key_that_all_may_read_and_of_what_is_open_to_other_machines(tmp_path: Path) -> None:
+    directory = tmp_path / "made"
+    run_init(directory, "--host", "localhost", "--port", str(_neighbours(2)))
+    (directory / "keys" / "server.pem").chmod(0o644)
+    with (directory / "server.properties").open("a") as file:
+        file.write(f"barnabas.metrics.listener=0.0.0.0:{free_ports(1)[0]}\n")
+    node = Secured(directory)
+    node.start()
+    node.stop()
+
+    warnings = [line.partition(" WARNING ")[2] for line in node.log_path.read_text().splitlines() if " WARNING " in line]
+    assert f"barnabas.security every user of this machine may read the private key in {directory / 'keys' / 'server.pem'}" in warnings
+    assert len([line for line in warnings if "other machines reach the metrics" in line]) == 1
+    assert len(warnings) == 2
+
+
 def test_three_nodes_are_a_cluster(tmp_path: Path) -> None:
     directory = tmp_path / "made"
     run_init(directory, "--nodes", "3", "--port", str(_neighbours(6)))

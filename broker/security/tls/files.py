@@ -39,6 +39,14 @@ def read_store_file(path: str) -> bytes:
         os.close(descriptor)
 
 
+def is_readable_by_all(path: str) -> bool:
+    """Whether every user of this machine may read the file. A group is somebody's choice; False if the file is not there."""
+    try:
+        return bool(os.stat(path).st_mode & stat.S_IROTH)
+    except (OSError, ValueError):
+        return False
+
+
 def _read(descriptor: int) -> bytes:
     data = bytearray()
     while len(data) <= STORE_SIZE_MAX:
