@@ -13,10 +13,7 @@ from tests.support.process import ServerProcess
 PATIENCE_S = 25.0  # below the tools' own timeouts of 30 s and a minute
 
 TOOLS = [
-    # It has shown the quotas of users by then.
-    ("kafka.admin.ConfigCommand", "--entity-type users --describe", "DESCRIBE_USER_SCRAM_CREDENTIALS"),
     ("streams.StreamsGroupCommand", "--describe --group programs", "STREAMS_GROUP_DESCRIBE"),
-    ("DelegationTokenCommand", "--describe --command-config /dev/null", "DESCRIBE_DELEGATION_TOKEN"),
     # The share consumer logs the error at once but throws it only when its poll is over.
     ("consumer.ConsoleShareConsumer", "--topic TOPIC --timeout-ms 1000", "SHARE_GROUP_HEARTBEAT"),
 ]
