@@ -19,6 +19,7 @@ from bench import (
     produce_rows,
     scaling_rows,
     spark_rows,
+    tls_rows,
     transaction_rows,
 )
 from bench.row import Figure, Row, rate_figure
@@ -397,6 +398,27 @@ FURTHER = (
             runs_max=3,
         )
         for count in scaling_rows.PROCESSES
+    ),
+    Row(
+        "tls-produce-1kb",
+        "librdkafka, 1 KB, on a TLS listener",
+        tls_rows.produce_1kb,
+        (rate_figure("mb_per_s", "throughput", "MB/s"), Figure("cpu_s_per_gb", "CPU per GB", "s")),
+        writes_gb=2.5,
+    ),
+    Row(
+        "tls-consume-1kb",
+        "librdkafka reads 1 KB on a TLS listener",
+        tls_rows.consume_1kb,
+        (rate_figure("mb_per_s", "throughput", "MB/s"), Figure("cpu_s_per_gb", "CPU per GB", "s")),
+        writes_gb=1,
+    ),
+    Row("tls-lock-step", "produce, 1 in flight, acks=1, on a TLS listener", tls_rows.lock_step, _lock_step_figures()),
+    Row(
+        "tls-connections",
+        "new TLS connections, one after the other",
+        tls_rows.connections,
+        (rate_figure("connections_per_s", "rate", "connections/s"), Figure("cpu_ms", "CPU each", "ms")),
     ),
 )
 

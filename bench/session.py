@@ -54,6 +54,8 @@ class Session:
     directory: Path
     scale: float = 1.0
     settings: Mapping[str, str] = field(default_factory=dict)
+    port: int | None = None
+    """Of the broker's PLAINTEXT listener, where `settings` name it."""
     _server: ServerProcess | None = None
     _kept_topics: set[str] = field(default_factory=set)
     _names: Iterator[int] = field(default_factory=itertools.count)
@@ -70,6 +72,7 @@ class Session:
 
     def open(self) -> Self:
         self._server = self.product.server(self.directory / "broker", self.settings)
+        self._server.port = self.port or self._server.port
         self._server.start()
         return self
 
@@ -83,10 +86,11 @@ class Session:
         return max(1, int(volume * self.scale))
 
     @contextlib.contextmanager
-    def fresh(self, settings: Mapping[str, str] | None = None) -> Iterator[Self]:
-        """A session over a new broker of the same kind on an empty directory. Both are removed at the end."""
+    def fresh(self, settings: Mapping[str, str] | None = None, port: int | None = None) -> Iterator[Self]:
+        """A session over a new broker of the same kind on an empty directory. Both are removed at the end. `port` is that of the
+        PLAINTEXT listener, where the settings name it."""
         with tempfile.TemporaryDirectory(dir=self.directory, ignore_cleanup_errors=True) as folder:
-            session = type(self)(self.product, Path(folder), self.scale, settings or {})
+            session = type(self)(self.product, Path(folder), self.scale, settings or {}, port)
             try:
                 yield session.open()
             finally:

@@ -77,7 +77,7 @@ def text_payloads(size: int, count: int = PAYLOAD_COUNT) -> list[bytes]:
 def produce(options: argparse.Namespace) -> LoadResult:
     """Hands over arrays of records as long as the library's queue has room, and counts delivery reports."""
     settings = {
-        "bootstrap.servers": f"{options.host}:{options.port}",
+        **_server(options),
         "acks": options.acks,
         "linger.ms": str(options.linger_ms),
         "compression.type": options.compression,
@@ -108,6 +108,12 @@ def produce(options: argparse.Namespace) -> LoadResult:
     return result
 
 
+def _server(options: argparse.Namespace) -> dict[str, str]:
+    if not options.ca:
+        return {"bootstrap.servers": f"{options.host}:{options.port}"}
+    return {"bootstrap.servers": f"{options.host}:{options.tls_port}", "security.protocol": "ssl", "ssl.ca.location": options.ca}
+
+
 def _drain(producer: BatchProducer, remaining: int) -> None:
     """Polls until at most `remaining` records are unacknowledged."""
     deadline = perf_counter() + STALL_TIMEOUT_S
@@ -128,7 +134,7 @@ def _address(payload: bytes) -> int:
 def consume(options: argparse.Namespace) -> LoadResult:
     """Reads `--records` records from the beginning (or the end) of all partitions; the clock starts at the first that arrive."""
     settings = {
-        "bootstrap.servers": f"{options.host}:{options.port}",
+        **_server(options),
         "enable.auto.commit": "false",
         "enable.auto.offset.store": "false",
         "group.id": "bench",
@@ -159,6 +165,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("mode", choices=("produce", "consume"))
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--tls-port", type=int, default=0)
+    parser.add_argument("--ca", default="", help="the file of an authority: the load goes to --tls-port")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--records", type=int, required=True)
     parser.add_argument("--size", type=int, default=1000, help="bytes of a record's value")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import socket
+import ssl
 import struct
 import sys
 from collections.abc import Sequence
@@ -89,7 +90,7 @@ def run(options: argparse.Namespace) -> RawProduceResult:
     """Send `warmup` and then `requests` produce requests; raises RuntimeError when the broker answers with an error."""
     requests = encode_requests(options)
     measured_requests = requests[options.warmup :] or requests
-    with connect(options.host, options.port) as connection:
+    with connect(options.host, options.tls_port or options.port, options.ca) as connection:
         send = lock_step if options.in_flight == 1 else pipelined
         send(connection, requests, options.warmup, options.in_flight)
         broker_cpu = cpu_seconds(*options.broker_pid)
@@ -105,12 +106,13 @@ def run(options: argparse.Namespace) -> RawProduceResult:
     )
 
 
-def connect(host: str, port: int) -> socket.socket:
-    """A blocking connection whose time limit is the kernel's: one of Python's would add a poll to each recv."""
+def connect(host: str, port: int, ca: str = "") -> socket.socket:
+    """A blocking connection whose time limit is the kernel's: one of Python's would add a poll to each recv. With a CA's file it is one of
+    TLS."""
     connection = socket.create_connection((host, port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", TIMEOUT_S, 0))
-    return connection
+    return ssl.create_default_context(cafile=ca).wrap_socket(connection, server_hostname="localhost") if ca else connection
 
 
 def lock_step(connection: socket.socket, requests: Sequence[bytearray], count: int, in_flight: int = 1) -> list[float]:
@@ -177,6 +179,8 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="produce pre-encoded single-record requests")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--tls-port", type=int, default=0)
+    parser.add_argument("--ca", default="", help="the file of an authority: the produce requests go to --tls-port")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--in-flight", type=int, default=1)
