@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from config.loading import read_properties
 from tests.support.ports import free_ports
@@ -30,7 +31,7 @@ class Secured(ServerProcess):
         self.log_path = directory.parent / f"{directory.name}.log"
 
     def command(self) -> list[str]:
-        return [sys.executable, str(LAUNCHER), "serve", "--config", str(self.directory / "server.properties")]
+        return [sys.executable, str(LAUNCHER), "serve", "--log-level", "debug", "--config", str(self.directory / "server.properties")]
 
     def serves(self) -> bool:
         return run("cluster", "status", "--no-lag", "--command-config", str(self.directory / "client.properties")).returncode == 0
@@ -53,9 +54,9 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     node = Secured(directory)
     node.start()
     yield directory
-    log = node.log_path.read_text()
     node.stop()
-    assert [password for password in _passwords(directory) if password in log] == []
+    log = node.log_path.read_text()
+    assert [secret for secret in _secrets(directory) if secret in log] == []
 
 
 def test_ten_lines_say_what_was_made(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_ten_lines_say_what_was_made(tmp_path: Path) -> None:
 
     assert len(said) == 10
     assert f"start:     barnabas serve --config {tmp_path / 'made' / 'server.properties'}" in said
-    assert [password for password in _passwords(tmp_path / "made") if password in "".join(said)] == []
+    assert [secret for secret in _secrets(tmp_path / "made") if secret in "".join(said)] == []
 
 
 def test_all_but_the_certificate_and_the_example_is_private(tmp_path: Path) -> None:
@@ -128,6 +129,16 @@ def test_a_users_file_is_private_and_a_second_user_of_the_name_is_refused(direct
     assert "is there already" in second.stderr
     assert "there is a user bob already" in third.stderr
     assert not (directory / "bob.properties").exists()
+
+
+def test_no_secret_is_told_by_describe_configs(directory: Path) -> None:
+    admin = AdminClient(_librdkafka(directory, "client"))
+    (future,) = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")]).values()
+    configs = future.result(30)
+
+    assert configs["listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config"].is_sensitive
+    told = "".join(str(each.value) for config in configs.values() for each in (config, *config.synonyms.values()))
+    assert [secret for secret in _secrets(directory) if secret in told] == []
 
 
 @pytest.mark.parametrize("name", ["client", "../up", "a,b", ""])
@@ -231,11 +242,12 @@ def _librdkafka(directory: Path, user: str) -> dict[str, str]:
     }
 
 
-def _passwords(directory: Path) -> list[str]:
-    files = [*directory.glob("*.properties"), *directory.glob("*/server.properties")]
-    lines = [line for path in files for line in path.read_text().splitlines() if "sasl.jaas.config=" in line]
-    assert lines
-    return [line.split('"')[3] for line in lines]
+def _secrets(directory: Path) -> list[str]:
+    """Passwords and private keys, by a line of each."""
+    lines = [line for path in directory.rglob("*.properties") for line in path.read_text().splitlines() if "sasl.jaas.config=" in line]
+    keys = [directory / "ca.key", *directory.rglob("keys/*.pem")]
+    assert lines and len(keys) > 2
+    return [*(line.split('"')[3] for line in lines), *(path.read_text().splitlines()[1] for path in keys)]
 
 
 def _neighbours(count: int) -> int:

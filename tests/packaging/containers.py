@@ -39,5 +39,9 @@ def image_config(**given: str) -> ServerConfig:
 
 
 def compose_nodes() -> dict[str, dict[str, Any]]:
-    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
-    return {name: service for name, service in services.items() if name.startswith("barnabas-")}
+    return {name: service for name, service in compose_services().items() if name.startswith("barnabas-")}
+
+
+def compose_services() -> dict[str, dict[str, Any]]:
+    services: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    return services

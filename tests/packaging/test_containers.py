@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.containers import ROOT, compose_nodes, dockerfile_command, in_image
+from tests.packaging.containers import ROOT, compose_nodes, compose_services, dockerfile_command, in_image
 from tests.support.cluster import free_ports
 from tests.support.installed import TIMEOUT_S, run
 
@@ -105,3 +105,31 @@ def test_compose_s_cluster_forms_from_its_environment_and_is_healthy(tmp_path: P
         for process in processes:
             process.communicate(timeout=TIMEOUT_S)
     assert [process.returncode for process in processes] == [0, 0, 0]
+
+
+def test_compose_s_secured_broker_is_made_once_and_is_healthy(tmp_path: Path) -> None:
+    """The commands of both services, on this machine; only the folder and the port are others."""
+    services = compose_services()
+    program = tmp_path / "barnabas"
+    program.write_text(f'#!/bin/sh\ncd {ROOT} && exec {sys.executable} -m broker.cli.main "$@"\n')
+    program.chmod(0o755)
+    port = str(free_ports(1)[0])
+
+    def in_place(words: list[str]) -> list[str]:
+        return [word.replace("/var/lib/barnabas", str(tmp_path)).replace("9292", port) for word in words]
+
+    (making,) = in_place(services["secured-init"]["command"])
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for _ in range(2):
+        made = subprocess.run(["sh", "-c", making], env=environ, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        assert made.returncode == 0, made.stderr
+    words = in_place(services["secured"]["command"])
+    with run_in_image(*words) as node:
+        assert node.stdout is not None and " ready on SASL_SSL://" in node.stdout.readline()
+        try:
+            with run_in_image("health", *words[1:]) as check:
+                check.communicate(timeout=TIMEOUT_S)
+            assert check.returncode == 0
+        finally:
+            node.terminate()
+            node.communicate(timeout=TIMEOUT_S)

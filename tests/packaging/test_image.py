@@ -187,7 +187,13 @@ def test_compose_s_cluster_has_three_nodes_with_volumes_and_healthchecks() -> No
         assert node["environment"]["KAFKA_ADVERTISED_LISTENERS"] == f"PLAINTEXT://localhost:{published},INTERNAL://{name}:19092"
         assert node["volumes"] == [f"data-{number}:{image_config().log_dirs[0]}"]
         assert node["healthcheck"]["test"][:4] == ["CMD", "barnabas", "cluster", "status"]
-    assert yaml.safe_load((ROOT / "docker-compose.yml").read_text())["volumes"].keys() == {"data", "data-1", "data-2", "data-3"}
+    assert yaml.safe_load((ROOT / "docker-compose.yml").read_text())["volumes"].keys() == {
+        "data",
+        "data-1",
+        "data-2",
+        "data-3",
+        "data-secured",
+    }
 
 
 def test_compose_example_of_the_docs_reaches_the_broker_where_it_listens() -> None:
