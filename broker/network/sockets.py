@@ -174,6 +174,8 @@ class SocketAcceptor:
     def stop(self) -> None:
         self._is_paused = True
         self._protocol_factory = None
+        if self._opening is not None:
+            self._opening.cancel()
         self._close_servers()
         self._sockets.close()
 
@@ -183,7 +185,12 @@ class SocketAcceptor:
         for listening in list(self._sockets.sockets):
             if self._is_paused or protocol_factory is None:
                 return
-            server = await self._loop.create_server(protocol_factory, sock=listening.dup(), backlog=self._backlog)
+            duplicate = listening.dup()
+            try:
+                server = await self._loop.create_server(protocol_factory, sock=duplicate, backlog=self._backlog)
+            except BaseException:
+                duplicate.close()
+                raise
             self._servers.append(server)
             if self._is_paused:
                 self._close_servers()
