@@ -38,6 +38,8 @@ class RaftResponses:
 
     def __init__(self, raft: Raft) -> None:
         self._raft = raft
+        self._told_errors: dict[int, set[tuple[str, int]]] = {}
+        """By node: what it answers unexpectedly to which requests. Each is told once until the node answers well again."""
         self.on_api_versions: Callable[[Outgoing, Any, int], bool] = lambda outgoing, response, now_ms: True
         self._handlers: dict[type, Callable[[Outgoing, Any, int], bool]] = {
             VoteRequest: self._vote,
@@ -61,6 +63,8 @@ class RaftResponses:
             is_good = self._handlers[type(outgoing.request)](outgoing, response, now_ms)
         elif isinstance(outgoing.request, ApiVersionsRequest):
             self.on_api_versions(outgoing, None, now_ms)
+        if is_good:
+            self._told_errors.pop(outgoing.node.node_id, None)
         peers.note_answered(outgoing.node, outgoing.correlation_id, is_good=is_good, now_ms=now_ms)
 
     # -- elections -------------------------------------------------------------------------------------------------
@@ -244,5 +248,9 @@ class RaftResponses:
             self._raft.on_other_cluster()
         elif error and error != ErrorCode.BROKER_NOT_AVAILABLE:
             name = type(outgoing.request).__name__
+            told = self._told_errors.setdefault(outgoing.node.node_id, set())
+            if (name, error) in told:
+                return False
+            told.add((name, error))
             logger.warning("node %d answers %s to %s of the metadata quorum", outgoing.node.node_id, ErrorCode(error).name, name)
         return False

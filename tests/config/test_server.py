@@ -208,3 +208,19 @@ def test_replica_selectors_of_kafka_are_taken_and_others_refused() -> None:
     assert server_config({"replica.selector.class": name}).replica_selector_class == name
     server_config({"replica.selector.class": "org.apache.kafka.common.replica.LeaderSelector"})
     assert "replica.selector.class" in refusal(replica_selector_class="com.example.Nearest")
+
+
+def test_the_controllers_listeners_open_early_unless_others_are_named() -> None:
+    cluster = {key.replace("_", "."): value for key, value in (CLUSTER | {"controller_quorum_voters": f"1@a:9093,{OTHERS}"}).items()}
+
+    assert server_config(cluster).early_listener_names == ("CONTROLLER",)
+    assert server_config(cluster | {"early.start.listeners": "plaintext"}).early_listener_names == ("PLAINTEXT",)
+    assert server_config(cluster | {"early.start.listeners": ""}).early_listener_names == ()
+    assert "must name a listener" in refusal(early_start_listeners="OTHER")
+
+
+def test_the_authorizer_s_own_properties_are_known() -> None:
+    config = server_config({"super.users": "User:a;User:CN=b,O=c", "allow.everyone.if.no.acl.found": "true"})
+
+    assert (config.super_users, config.allow_everyone_if_no_acl_found) == ("User:a;User:CN=b,O=c", "true")
+    assert config.unknown_keys == () and config.settings_without_effect() == []

@@ -43,6 +43,11 @@ from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from protocol.messages.describe_producers import DescribeProducersRequest
 from protocol.messages.describe_producers import TopicRequest as ProducersTopic
+from protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+)
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
@@ -238,6 +243,7 @@ def _heartbeat(*names: str, group: str = "none") -> ConsumerGroupHeartbeatReques
 
 _LOG_DIRS = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=MISSING, partitions=[0])])
 _MARKER = WritableTxnMarker(producer_id=5, topics=[WritableTxnMarkerTopic(name=MISSING, partition_indexes=[0])])
+_OTHER_LOG = DescribeQuorumRequestTopicData(topic_name=TOPIC, partitions=[DescribeQuorumRequestPartitionData()])
 _ACL = AclCreation(resource_type=2, resource_name="z", principal="User:z", host="*", operation=3, permission_type=3)
 _NO_ACL = DeleteAclsFilter(resource_type_filter=2, resource_name_filter="none", operation=3, permission_type=3)
 _QUOTA = EntryData(entity=[EntityData(entity_type="user", entity_name="u")], ops=[OpData(key="producer_byte_rate", value=1000.0)])
@@ -279,6 +285,7 @@ FORWARDED: list[RightsRequest] = [
         AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=TOPIC, partitions=[ReassignablePartition(replicas=None)])]),
     ),
     request("ListPartitionReassignments", 0, ListPartitionReassignmentsRequest()),
+    request("DescribeQuorum of another log", 1, DescribeQuorumRequest(topics=[_OTHER_LOG])),
     request("AlterClientQuotas", 1, AlterClientQuotasRequest(entries=[_QUOTA], validate_only=True)),
     request("AlterUserScramCredentials", 0, AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name="u", mechanism=1)])),
     request("UnregisterBroker", 0, UnregisterBrokerRequest(broker_id=99)),

@@ -15,6 +15,7 @@ from typing import Any
 from broker.handlers.services import Handler, Services
 from broker.loop.turns import Work, at_once_or_in_turns
 from broker.network.context import RequestContext
+from broker.security.authorizer.acl_codes import AclOperation
 from protocol.errors import ErrorCode
 from protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -29,6 +30,7 @@ METADATA_TOPIC = "__cluster_metadata"
 def build(services: Services) -> Handler:
     def handle(context: RequestContext, request: DescribeQuorumRequest) -> Any:
         if not asks_for_the_metadata_log(request):
+            context.access.require_on_cluster((AclOperation.DESCRIBE,))
             return refused(request)
         return services.controller.ask_quorum(request, context)
 

@@ -147,6 +147,15 @@ def test_a_cluster_with_acls_is_served_only_with_an_authorizer(tmp_path: Path) -
     assert broker.stop() == 0
 
 
+def test_a_super_user_without_a_type_stops_the_start(tmp_path: Path) -> None:
+    authorizer = f"authorizer.class.name={STANDARD_AUTHORIZER}"
+
+    outcome = serve(listeners(free_port()), f"log.dirs={tmp_path}", "barnabas.auto.format=true", authorizer, "super.users=alice")
+
+    assert outcome.returncode == 1
+    assert "super.users" in one_line(outcome.stderr) and "alice" in outcome.stderr
+
+
 async def test_a_node_that_learns_of_an_acl_stops(tmp_path: Path) -> None:
     config = load_server_config(None, {}, [f"log.dirs={tmp_path}", listeners(0), "barnabas.auto.format=true"])
     broker = server.Broker(config)
