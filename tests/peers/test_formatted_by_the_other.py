@@ -9,9 +9,11 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from broker.cli.main import main
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from tests.support.kafka import KafkaServer, java_command
 from tests.support.process import free_port
 from tests.support.quorum import CLUSTER_ID, DynamicQuorum, QuorumNode, until
+from tests.support.wire import WireClient
 
 NOT_HERE = ("group.version", "share.version", "streams.version")
 OPTIONS = ("--release-version", "4.3-IV0", *(word for name in NOT_HERE for word in ("--feature", f"{name}=0")))
@@ -64,7 +66,8 @@ class FormattedByUs(KafkaServer):
             **self.settings,
         }
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        assert main(["format", "-t", self.cluster_id, "-c", str(properties), "--standalone", *OPTIONS]) == 0
+        user = ("--add-scram", "SCRAM-SHA-512=[name=alice,password=alice-secret,iterations=8192]")
+        assert main(["format", "-t", self.cluster_id, "-c", str(properties), "--standalone", *user, *OPTIONS]) == 0
 
 
 def test_kafka_serves_what_we_formatted(tmp_path: Path) -> None:
@@ -75,7 +78,12 @@ def test_kafka_serves_what_we_formatted(tmp_path: Path) -> None:
         admin.create_topics([NewTopic("t", 1, 1)])
         until(lambda: "t" in admin.list_topics(), "Kafka tells of it")
         admin.close()
+        with WireClient(server.host, server.port) as client:
+            users = client.request(DescribeUserScramCredentialsRequest(users=None), 0).results
     finally:
         server.kill()
 
+    assert [(user.user, [(info.mechanism, info.iterations) for info in user.credential_infos]) for user in users] == [
+        ("alice", [(2, 8192)])
+    ]
     assert list((server.data_dir / "__cluster_metadata-0").glob("*.log"))
