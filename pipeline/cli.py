@@ -61,10 +61,16 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument(
         "--bootstrap-servers",
         type=_checked(options.server_list),
-        default="localhost:9092",
         metavar="HOST:PORT,…",
         help="of a cluster name two or three, such as one:9092,two:9092: one of them must be alive when the job starts, "
-        "and it is asked for the others (default: localhost:9092)",
+        f"and it is asked for the others (default: those of --command-config, else {options.DEFAULT_SERVERS})",
+    )
+    common.add_argument(
+        "--command-config",
+        type=_checked(options.command_config),
+        default={},
+        metavar="FILE",
+        help="a Java client's properties: bootstrap.servers, security.protocol, ssl.… and sasl.…",
     )
     common.add_argument("--master", default="local[*]", metavar="URL", help="the Spark cluster (default: this machine)")
     common.add_argument(

@@ -18,6 +18,7 @@ from pipeline.archive import ArchiveJob, Stop, archive, to_stderr
 from pipeline.brokers import require_topics
 from pipeline.driver import Driver
 from pipeline.errors import PipelineError
+from pipeline.options import DEFAULT_SERVERS, FIXED_CONSUMER_PROPERTIES, FIXED_PRODUCER_PROPERTIES, client_properties, server_list
 from pipeline.replay import ReplayJob, replay
 from pipeline.session import one_sentence, open_session, require_java
 
@@ -25,7 +26,7 @@ from pipeline.session import one_sentence, open_session, require_java
 def run_archive(arguments: argparse.Namespace) -> int:
     start = arguments.start
     job = ArchiveJob(
-        bootstrap_servers=arguments.bootstrap_servers,
+        bootstrap_servers=_servers(arguments),
         subscription=("subscribe", arguments.topics) if arguments.topics else ("subscribePattern", arguments.topic_pattern),
         target=arguments.to,
         checkpoint=arguments.checkpoint,
@@ -35,7 +36,7 @@ def run_archive(arguments: argparse.Namespace) -> int:
         records_per_batch_limit=arguments.records_per_batch,
         files_per_batch_limit=arguments.files_per_batch,
         allow_data_loss=arguments.allow_data_loss,
-        consumer_properties=dict(arguments.consumer_property),
+        consumer_properties=client_properties(arguments.command_config, arguments.consumer_property, FIXED_CONSUMER_PROPERTIES),
     )
     require_java(os.environ)
     require_topics(job.bootstrap_servers, job.consumer_properties, job.topics)
@@ -51,14 +52,18 @@ def run_replay(arguments: argparse.Namespace) -> int:
         source=arguments.source,
         source_topic=arguments.source_topic or arguments.topic,
         topic=arguments.topic,
-        bootstrap_servers=arguments.bootstrap_servers,
-        producer_properties=dict(arguments.producer_property),
+        bootstrap_servers=_servers(arguments),
+        producer_properties=client_properties(arguments.command_config, arguments.producer_property, FIXED_PRODUCER_PROPERTIES),
     )
     require_java(os.environ)
     require_topics(job.bootstrap_servers, job.producer_properties, [job.topic])
     with _session(arguments, "barnabas replay") as spark:
         replay(spark, job, say=_print_line)
     return 0
+
+
+def _servers(arguments: argparse.Namespace) -> str:
+    return str(arguments.bootstrap_servers or server_list(arguments.command_config.get("bootstrap.servers", DEFAULT_SERVERS)))
 
 
 @contextlib.contextmanager

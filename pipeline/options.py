@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 
+from config.loading import read_properties
+from config.properties import ConfigError
 from pipeline.errors import UsageError
 
+DEFAULT_SERVERS = "localhost:9092"
 PORT_MAX = 65_535
 LOG_LEVELS = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
 # The archive's format and guarantees depend on these settings, so users cannot change them.
@@ -92,6 +96,19 @@ def consumer_property(text: str) -> tuple[str, str]:
 
 def producer_property(text: str) -> tuple[str, str]:
     return _setting(text, FIXED_PRODUCER_PROPERTIES)
+
+
+def command_config(path: str) -> dict[str, str]:
+    """The properties of a Java client's file, as Kafka's tools take it: passwords in it are in no process list."""
+    try:
+        return read_properties(Path(path))
+    except ConfigError as e:
+        raise UsageError(str(e)) from e
+
+
+def client_properties(file: Mapping[str, str], given: Iterable[tuple[str, str]], fixed: frozenset[str]) -> dict[str, str]:
+    """Those of the command line count before those of the file. What the job sets itself is left out of the file's."""
+    return {**{name: value for name, value in file.items() if name not in fixed}, **dict(given)}
 
 
 def _setting(text: str, fixed: frozenset[str]) -> tuple[str, str]:

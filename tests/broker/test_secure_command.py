@@ -50,7 +50,7 @@ def run_init(directory: Path, *arguments: str) -> str:
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     directory = tmp_path_factory.mktemp("secure") / "made"
-    run_init(directory, "--port", str(_neighbours(2)))
+    run_init(directory, "--port", str(neighbours(2)))
     node = Secured(directory)
     node.start()
     yield directory
@@ -106,7 +106,7 @@ def test_a_user_may_do_what_was_given_and_nothing_else(directory: Path) -> None:
         "secure", "add-user", "alice", "--write", "orders-*", "--read", "orders-*", "--group", "alices", "--directory", str(directory)
     )
     assert done.returncode == 0, done.stderr
-    admin = Producer(_librdkafka(directory, "client"))
+    admin = Producer(librdkafka(directory, "client"))
     for topic in ("orders-1", "others"):
         admin.produce(topic, b"of admin")
     assert admin.flush(30) == 0
@@ -132,7 +132,7 @@ def test_a_users_file_is_private_and_a_second_user_of_the_name_is_refused(direct
 
 
 def test_no_secret_is_told_by_describe_configs(directory: Path) -> None:
-    admin = AdminClient(_librdkafka(directory, "client"))
+    admin = AdminClient(librdkafka(directory, "client"))
     (future,) = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")]).values()
     configs = future.result(30)
 
@@ -168,7 +168,7 @@ def test_a_wrong_password_and_an_untrusted_broker_are_one_line(directory: Path, 
 
 def test_a_start_tells_of_a_key_that_all_may_read_and_of_what_is_open_to_other_machines(tmp_path: Path) -> None:
     directory = tmp_path / "made"
-    run_init(directory, "--host", "localhost", "--port", str(_neighbours(2)))
+    run_init(directory, "--host", "localhost", "--port", str(neighbours(2)))
     (directory / "keys" / "server.pem").chmod(0o644)
     with (directory / "server.properties").open("a") as file:
         file.write(f"barnabas.metrics.listener=0.0.0.0:{free_ports(1)[0]}\n")
@@ -184,7 +184,7 @@ def test_a_start_tells_of_a_key_that_all_may_read_and_of_what_is_open_to_other_m
 
 def test_three_nodes_are_a_cluster(tmp_path: Path) -> None:
     directory = tmp_path / "made"
-    run_init(directory, "--nodes", "3", "--port", str(_neighbours(6)))
+    run_init(directory, "--nodes", "3", "--port", str(neighbours(6)))
     nodes = [Secured(directory / f"node-{number}") for number in (1, 2, 3)]
     try:
         for node in nodes:
@@ -207,7 +207,7 @@ def _is_whole(directory: Path) -> bool:
 def _send(directory: Path, user: str, topic: str) -> int | None:
     """The error of a record; None if it was acknowledged."""
     errors: list[KafkaError | None] = []
-    producer = Producer({**_librdkafka(directory, user), "acks": "all", "log_level": 0})
+    producer = Producer({**librdkafka(directory, user), "acks": "all", "log_level": 0})
     producer.produce(topic, b"of a user", on_delivery=lambda error, message: errors.append(error))
     assert producer.flush(30) == 0
     (error,) = errors
@@ -215,7 +215,7 @@ def _send(directory: Path, user: str, topic: str) -> int | None:
 
 
 def _read(directory: Path, user: str, topic: str, group: str) -> bytes | None:
-    conf = {**_librdkafka(directory, user), "group.id": group, "auto.offset.reset": "earliest", "log_level": 0}
+    conf = {**librdkafka(directory, user), "group.id": group, "auto.offset.reset": "earliest", "log_level": 0}
     consumer = Consumer(conf)
     consumer.subscribe([topic])
     try:
@@ -229,7 +229,7 @@ def _read(directory: Path, user: str, topic: str, group: str) -> bytes | None:
         consumer.close()
 
 
-def _librdkafka(directory: Path, user: str) -> dict[str, str]:
+def librdkafka(directory: Path, user: str) -> dict[str, str]:
     properties = read_properties(directory / f"{user}.properties")
     words = properties["sasl.jaas.config"].split('"')
     return {
@@ -250,7 +250,7 @@ def _secrets(directory: Path) -> list[str]:
     return [*(line.split('"')[3] for line in lines), *(path.read_text().splitlines()[1] for path in keys)]
 
 
-def _neighbours(count: int) -> int:
+def neighbours(count: int) -> int:
     """The first of so many free ports in a row."""
     while True:
         (first,) = free_ports(1)

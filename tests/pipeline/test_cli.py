@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.cli.main import main
+from pipeline.options import FIXED_CONSUMER_PROPERTIES, client_properties, command_config
 from tests.pipeline.spark_support import CHECKOUT
 from tests.support.process import ServerProcess, free_port
 
@@ -112,3 +113,20 @@ def test_missing_java_is_one_line(capfd: pytest.CaptureFixture[str], monkeypatch
 
     assert run(ARCHIVE) == 1
     assert capfd.readouterr().err == "barnabas pipeline: Spark needs Java 17 or 21, and JAVA_HOME names /nowhere, which has no bin/java\n"
+
+
+def test_a_client_s_file_that_is_not_there_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([*ARCHIVE, "--command-config", "/nowhere/client.properties"])
+
+    assert end.value.code == 2
+    assert "/nowhere/client.properties cannot be read" in capsys.readouterr().err
+
+
+def test_the_command_line_counts_before_a_client_s_file_and_the_job_s_own_before_both(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers=one:1\nisolation.level=read_uncommitted\nsecurity.protocol=SSL\nfetch.min.bytes=1\n")
+
+    properties = client_properties(command_config(str(path)), [("fetch.min.bytes", "2")], FIXED_CONSUMER_PROPERTIES)
+
+    assert properties == {"security.protocol": "SSL", "fetch.min.bytes": "2"}
