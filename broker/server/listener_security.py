@@ -106,11 +106,14 @@ class ListenerSecurity:
     def find_fault(self, overrides: Mapping[str, str]) -> str | None:
         """What is wrong with these dynamic configs of this broker; None if all listeners could take them up."""
         self._is_running = True
+        contents = dict(self._contents)
         try:
             for prepare in self._renewals:
                 prepare({**self._config.texts, **_of_listeners(overrides)})
         except ConfigError as e:
             return str(e)
+        finally:
+            self._contents = contents  # what was only looked at is not in use
         return None
 
     def take_over(self, overrides: Mapping[str, str]) -> None:
