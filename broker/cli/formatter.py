@@ -62,6 +62,9 @@ class FormatOptions(NamedTuple):
     initial_controllers: str | None = None
     has_no_initial_controllers: bool = False
 
+    def __repr__(self) -> str:
+        return f"FormatOptions({self.cluster_id})"  # the users have passwords: they may be in no log and no traceback
+
 
 def format_node(
     config: ServerConfig,

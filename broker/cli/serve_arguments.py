@@ -39,9 +39,9 @@ class UsageError(Exception):
     """The command line cannot be understood."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class ServeOptions:
-    """What the command line says. `config_path` None stands for the shipped file."""
+    """What the command line says. `config_path` None stands for the shipped file. Overrides may have passwords, so there is no repr."""
 
     config_path: str | None = None
     overrides: list[str] = field(default_factory=list)

@@ -12,7 +12,7 @@ from protocol.schema import Bytes, Int16, Int64, String, api, message, since
 class SaslAuthenticateRequest:
     """The client's token."""
 
-    auth_bytes: Bytes = b""
+    auth_bytes: Bytes = since(0, default=b"", secret=True)
 
 
 @message(versions=(0, 2), flexible=2)
@@ -21,5 +21,5 @@ class SaslAuthenticateResponse:
 
     error_code: Int16 = 0
     error_message: String | None = ""
-    auth_bytes: Bytes = b""
+    auth_bytes: Bytes = since(0, default=b"", secret=True)
     session_lifetime_ms: Int64 = since(1, default=0, ignorable=True)
