@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from storage.checkpoint import read_offset_checkpoint
@@ -161,12 +161,21 @@ def read_all(server: ServerProcess) -> dict[str, Answers]:
     return {name: read(server, name) for name in TOPICS}
 
 
+def find_offset(admin: AdminClient, partition: TopicPartition, spec: OffsetSpec) -> int:
+    """Asks again while Apache Kafka, which has just started, tells a leader epoch that its partition has not taken up yet."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return int(admin.list_offsets({partition: spec})[partition].result(TIMEOUT_S).offset)
+        except KafkaException as e:
+            if e.args[0].code() != KafkaError.UNKNOWN_LEADER_EPOCH or time.monotonic() > deadline_s:
+                raise
+
+
 def read(server: ServerProcess, topic: str) -> Answers:
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     partition = TopicPartition(topic, 0)
-    start, end = (
-        admin.list_offsets({partition: spec})[partition].result(TIMEOUT_S).offset for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
-    )
+    start, end = (find_offset(admin, partition, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
     consumer = Consumer(
         {
             "bootstrap.servers": server.bootstrap,
