@@ -8,12 +8,14 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import aiokafka
 import confluent_kafka
 import kafka
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor as KafkaPythonRangeAssignor
+from kafka.errors import KafkaConnectionError
 
 from tests.clients.adapters import from_confluent, from_kafka_python
 from tests.support.messages import Stored
@@ -87,9 +89,11 @@ class KafkaPythonMember(Member):
 
     def _work(self) -> None:
         while not self._closed.is_set():
-            for records in self._consumer.poll(timeout_ms=THREAD_POLL_MS).values():
-                for record in records:
-                    self._records.put(from_kafka_python(record))
+            # A poll waits for the look-up of the coordinator that its heartbeats have begun, and does not repeat that one if it fails.
+            with suppress(KafkaConnectionError):
+                for records in self._consumer.poll(timeout_ms=THREAD_POLL_MS).values():
+                    for record in records:
+                        self._records.put(from_kafka_python(record))
             if self._commit_asked.is_set():
                 self._commit_asked.clear()
                 self._consumer.commit()

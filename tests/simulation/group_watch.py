@@ -19,6 +19,7 @@ from broker.groups.consumer.member import ConsumerGroupMember, Owned
 from broker.groups.shard import GroupCoordinatorShard
 from broker.loop import job
 from broker.metadata.image import GROUP_METADATA_TOPIC
+from protocol.errors import ErrorCode
 from tests.simulation.history import History
 from tests.simulation.trace import Trace
 
@@ -40,9 +41,10 @@ class GroupWatch:
         end_append, activate = Shard._end_append, Shard._activate
 
         @wraps(end_append)
-        def end_and_tell(shard: Shard[Any], *arguments: Any) -> None:
-            end_append(shard, *arguments)
-            if shard.is_active and isinstance(shard.machine, GroupCoordinatorShard):
+        def end_and_tell(shard: Shard[Any], write: Any, *arguments: Any) -> None:
+            is_appended = write.outcome in (None, ErrorCode.NONE)  # else nothing is replayed
+            end_append(shard, write, *arguments)
+            if is_appended and shard.is_active and isinstance(shard.machine, GroupCoordinatorShard):
                 self._written(shard)
 
         @wraps(activate)
