@@ -29,7 +29,6 @@ from broker.routes import Route, Routes, unsupported_api_versions
 from broker.security.authorizer.access import OPEN_ACCESS, Access
 from broker.security.quotas.charge import EXEMPT_KEYS, Charge, Throttling, measured
 from broker.security.quotas.quota_managers import UNLIMITED_QUOTAS
-from protocol import codec
 from protocol.apis import ListenerKind
 from protocol.errors import DecodeError, ErrorCode, KafkaError, RequestLimit, RequestLimitError, TooManyEntriesError, without_frames
 from protocol.framing import HEADER_SIZE_MIN, REQUEST_HEADER, decode_client_id, skip_tags
@@ -94,7 +93,6 @@ class KafkaApis:
     """Dispatches the request frames of one kind of listeners. `handle` is what every connection's pipeline calls."""
 
     def __init__(self, services: Services | ControllerServices, turns: Turns, kind: ListenerKind = ListenerKind.CLIENT) -> None:
-        self._entries_max = services.config.barnabas_request_entries_max if kind is ListenerKind.CLIENT else codec.MAX_REQUEST_ENTRIES
         self._now_ns = services.clock.now_ns
         self._metrics = services.metrics
         self._routes = Routes(services, kind)
@@ -135,7 +133,7 @@ class KafkaApis:
             if charge.is_timed:
                 resumed = charge.resume()
         try:
-            request, _ = route.decode(frame, position, self._entries_max)
+            request, _ = route.decode(frame, position, route.entries_max)
         except TooManyEntriesError as e:
             raise RequestLimitError(api_key, RequestLimit.ENTRIES, str(e)) from None
         access = OPEN_ACCESS if self._authorizer is None else self._access(route, facts)
@@ -165,7 +163,7 @@ class KafkaApis:
             position = HEADER_SIZE_MIN + max(client_id_size, 0)
             if route.has_request_tags:
                 position = skip_tags(frame, position)
-            request, _ = route.decode(frame, position, self._entries_max)
+            request, _ = route.decode(frame, position, route.entries_max)
             context = RequestContext(api_key, api_version, correlation_id, "", facts, self._now_ns() // NS_PER_MS, OPEN_ACCESS)
             return route.encode(correlation_id, self.response_to_failure(route, context, request, KafkaError(error)))
         except (CloseConnection, DecodeError, TooManyEntriesError):

@@ -16,7 +16,7 @@ from broker.network.context import CloseConnection, RequestContext
 from broker.observability.metrics import RequestMetrics
 from broker.security.authorizer.rights import CLIENT_RIGHTS, CONTROLLER_RIGHTS, Checker, Rights
 from protocol import codec
-from protocol.apis import API_VERSIONS_KEY, Api, ListenerKind, apis_of
+from protocol.apis import API_VERSIONS_KEY, FETCH_KEY, Api, ListenerKind, apis_of
 from protocol.codec_in_turns import chunks_encoder_in_turns, records_of
 from protocol.errors import KafkaError
 
@@ -37,19 +37,29 @@ class Route:
         "_version",
         "api",
         "decode",
+        "entries_max",
         "error_response",
         "handler",
         "has_request_tags",
         "measure",
     )
 
-    def __init__(self, api: Api, version: int, handler: Handler, error_response: ErrorResponse | None, metrics: RequestMetrics) -> None:
+    def __init__(
+        self,
+        api: Api,
+        version: int,
+        handler: Handler,
+        error_response: ErrorResponse | None,
+        metrics: RequestMetrics,
+        entries_max: int = codec.MAX_REQUEST_ENTRIES,
+    ) -> None:
         self._version = version
         self._encode: Callable[[Any], Any] | None = None
         self._encode_in_turns: Callable[..., Any] | None = None
         self._has_response_tags = api.response_header_version(version) >= 1
         self.api = api
         self.decode: Callable[..., Any] = self._decode_first
+        self.entries_max = entries_max
         self.error_response = error_response
         self.handler = handler
         self.has_request_tags = api.request_header_version(version) >= 2
@@ -115,8 +125,16 @@ class Routes:
             raise CloseConnection(f"{api.name} v{version} is not served")
         handler, error_response = self._handler(api)
         metrics = self._services.metrics.request(api.name, version)
-        route = self.known[api_key << 16 | version] = Route(api, version, handler, error_response, metrics)
+        route = self.known[api_key << 16 | version] = Route(api, version, handler, error_response, metrics, self._entries_max(api))
         return route
+
+    def _entries_max(self, api: Api) -> int:
+        """How many array elements and tagged fields a request may have. On 9,500 partitions, each in a topic of its own, a Fetch that
+        replaces a session has 28,500 (the topics it forgets, the topics and the partitions it names), any other request 19,001 at most."""
+        if self._kind is not ListenerKind.CLIENT:
+            return codec.MAX_REQUEST_ENTRIES
+        entries_max = self._services.config.barnabas_request_entries_max
+        return entries_max * 3 // 2 if api.key == FETCH_KEY else entries_max
 
     def _handler(self, api: Api) -> tuple[Handler, ErrorResponse | None]:
         found = self._handlers.get(api.key)

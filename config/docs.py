@@ -116,7 +116,7 @@ barnabas.metrics.listener  host:port on which Prometheus metrics are served over
 barnabas.queued.max.request.bytes  Bytes of requests held at once, over all connections, where queued.max.request.bytes is -1.
 barnabas.record.validation  `header` trusts a batch's header once its CRC holds; `full` walks every record before the append.
 barnabas.request.bytes.max  Bytes of one client's request, unless it is a Produce; a connection that announces more is closed.
-barnabas.request.entries.max  Array elements and tagged fields of one client's request; a connection that sends more is closed.
+barnabas.request.entries.max  Array elements and tagged fields of a request, in a Fetch half more; a connection that sends more is closed.
 broker.heartbeat.interval.ms  Time between a broker's heartbeats to the controller.
 broker.id  The older name of node.id; if both are set they must agree.
 broker.rack  The rack of this broker, for spreading replicas and for fetching from the nearest.

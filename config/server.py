@@ -286,7 +286,7 @@ class ServerConfig:
     barnabas_queued_max_request_bytes: int = 1_073_741_824
     barnabas_record_validation: str = "header"
     barnabas_request_bytes_max: int = 16_777_216
-    barnabas_request_entries_max: int = 30_000
+    barnabas_request_entries_max: int = 20_000
 
     def __init__(self, **settings: Any) -> None:
         for name in settings:

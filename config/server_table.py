@@ -398,8 +398,8 @@ barnabas.metrics.listener                          string   ""                  
 barnabas.queued.max.request.bytes                  long     1073741824           1048576..  -
 # `header` trusts a batch's header once its CRC holds; `full` walks every record of every batch, as Kafka does.
 barnabas.record.validation                         string   header               header|full cluster
-# Bytes of one request that is not a Produce; array elements and tagged fields of one request (eight plain numbers count as one). Kafka
-# has neither limit. On the listeners of clients only.
+# Bytes of one request that is not a Produce; array elements and tagged fields of one request (eight plain numbers count as one), a Fetch
+# half more. Kafka has neither limit. On the listeners of clients only.
 barnabas.request.bytes.max                         int      16777216             65536..    -
-barnabas.request.entries.max                       int      30000                1000..     -
+barnabas.request.entries.max                       int      20000                1000..     -
 """

@@ -100,6 +100,7 @@ class Api:
 
 
 API_VERSIONS_KEY = 18
+FETCH_KEY = 1
 
 FORWARDABLE_KEYS = frozenset((19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 67, 80, 81))
 """What a broker forwards to the active controller in an Envelope (ApiKeys.forwardable)."""

@@ -57,8 +57,8 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 - Null has one encoding: length -1, or 0 in compact form. Kafka takes every negative length for null.
 - A known tagged field must fill its declared size.
 - A struct has at most {MAX_TAGGED_FIELDS} tagged fields, a client's request at most `barnabas.request.entries.max` array elements
-  and tagged fields (eight plain numbers count as one) and, unless it is a Produce, `barnabas.request.bytes.max` bytes. Kafka counts
-  neither. Unknown tagged fields are skipped and not kept.
+  and tagged fields (a Fetch half more; eight plain numbers count as one) and, unless it is a Produce, `barnabas.request.bytes.max`
+  bytes. Kafka counts neither. Unknown tagged fields are skipped and not kept.
 - Fetch sessions hold 50,000 partitions together, beside the limit of `max.incremental.fetch.session.cache.slots` sessions. Beyond it
   sessions are evicted, or refused, by Kafka's rules for a full cache. A session that grows too large ends with
   FETCH_SESSION_ID_NOT_FOUND, and its client sends a full fetch. A session that was not used for 20 s and whose connection has ended

@@ -15,7 +15,7 @@ from tests.attack.target import ATTACKED_TOPIC
 from tests.support.wire import WireClient
 
 GROUPS = 60_000
-DESCRIBED = 29_900
+DESCRIBED = 19_900
 JOINED_GROUPS = 10_000
 PIPELINED = 200  # requests sent ahead of their answers
 LEAVERS = 8
@@ -26,7 +26,7 @@ JOIN_VERSION, LEAVE_VERSION, DESCRIBE_VERSION = 5, 3, 5
 
 
 def make_many_groups(attacker: Attacker) -> None:
-    """60,000 groups by a commit each, then all of them listed and 29,900 described."""
+    """60,000 groups by a commit each, then all of them listed and 19,900 described."""
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     topics = [OffsetCommitRequestTopic(name=ATTACKED_TOPIC, partitions=[partition])]
     requests = [(OffsetCommitRequest(group_id=f"group-{number:06}", topics=topics), 8) for number in range(attacker.count(GROUPS))]

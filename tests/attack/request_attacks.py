@@ -21,7 +21,8 @@ from tests.attack.target import ATTACKED_TOPIC
 PARTITIONS = 9_000
 MANY_TOPICS = 4_500
 TOPICS_PER_REQUEST = 500
-ENTRIES = 29_900  # below barnabas.request.entries.max, 30,000
+ENTRIES = 19_900  # below barnabas.request.entries.max, 20,000
+FETCHED_ENTRIES = 29_900  # half more in a Fetch
 BYTES_MAX = 16 << 20  # barnabas.request.bytes.max
 WIDE_TOPIC = "wide"
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
@@ -51,7 +52,7 @@ def find_long_keys(attacker: Attacker) -> None:
 
 
 def ask_for_many_topics(attacker: Attacker) -> None:
-    """Metadata of 4,500 topics, of 29,900 names that do not exist, and of names that would be created."""
+    """Metadata of 4,500 topics, of 19,900 names that do not exist, and of names that would be created."""
     names = [f"many-{number:05}" for number in range(attacker.count(MANY_TOPICS))]
     _create(attacker, dict.fromkeys(names, 1))
     for _ in range(3):
@@ -68,11 +69,12 @@ def ask_for_many_topics(attacker: Attacker) -> None:
 def fetch_many_partitions(attacker: Attacker) -> None:
     """Fetch that names 9,000 partitions, then 29,900 entries, twice: new to the broker and known."""
     with _wide_topic(attacker) as count:
-        for entries in (count, attacker.count(ENTRIES - 1)):
+        for entries in (count, attacker.count(FETCHED_ENTRIES - 1)):
             partitions = [_fetched(number % count) for number in range(entries)]
             for _ in range(2):
                 attacker.ask(f"Fetch of {entries} entries", _fetch(partitions), 12)
-        unknown = [FetchTopic(topic=f"missing-{number}", partitions=[_fetched(0)]) for number in range(attacker.count(ENTRIES // 2))]
+        missing = attacker.count(FETCHED_ENTRIES // 2)
+        unknown = [FetchTopic(topic=f"missing-{number}", partitions=[_fetched(0)]) for number in range(missing)]
         attacker.ask(f"Fetch of {len(unknown)} missing topics", _fetch([], unknown), 12)
 
 
@@ -89,7 +91,7 @@ def open_many_sessions(attacker: Attacker) -> None:
 
 
 def produce_to_many_partitions(attacker: Attacker) -> None:
-    """Produce to 9,000 partitions at once, and to 29,800 that do not exist."""
+    """Produce to 9,000 partitions at once, and to 19,800 that do not exist."""
     batch = build_batch([SimpleRecord(None, b"x" * 50)])
     with _wide_topic(attacker) as count:
         for entries in (count, count, attacker.count(ENTRIES - 100)):
@@ -99,7 +101,7 @@ def produce_to_many_partitions(attacker: Attacker) -> None:
 
 
 def create_and_delete(attacker: Attacker) -> None:
-    """Topics of 9,000 and 10,000 partitions made and deleted, and 29,900 names that cannot be either."""
+    """Topics of 9,000 and 10,000 partitions made and deleted, and 19,900 names that cannot be either."""
     for count in (attacker.count(9_000), attacker.count(9_990), attacker.count(20_000)):
         topic = CreatableTopic(name=f"large-{count}", num_partitions=count, replication_factor=1)
         attacker.ask(f"CreateTopics of {count} partitions", CreateTopicsRequest(topics=[topic]), 7)

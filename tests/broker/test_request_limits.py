@@ -10,6 +10,7 @@ import pytest
 from protocol import codec
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records import SimpleRecord, build_batch
@@ -88,6 +89,17 @@ def test_as_many_entries_as_the_limit_are_answered_and_one_more_closes_the_conne
     assert "127.0.0.1" in line
     assert "wire-test" in line
     assert refused_count(metrics_port, "Metadata", "barnabas.request.entries.max") == 1
+
+
+def test_a_fetch_may_have_half_more_entries(broker: BrokerProcess) -> None:
+    def fetch(count: int) -> FetchRequest:
+        topics = [FetchTopic(topic=f"missing-{number}", partitions=[FetchPartition(partition=0)]) for number in range(count // 2)]
+        return FetchRequest(replica_id=-1, max_wait_ms=0, session_epoch=-1, topics=topics)
+
+    with WireClient(broker.host, broker.port) as client:
+        assert len(client.request(fetch(ENTRIES_MAX * 3 // 2), 12).responses) == ENTRIES_MAX * 3 // 4
+        with pytest.raises(EOFError):
+            client.request(fetch(ENTRIES_MAX * 3 // 2 + 2), 12)
 
 
 def test_a_request_as_large_as_the_limit_is_answered_and_one_byte_more_closes_the_connection(

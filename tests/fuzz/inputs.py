@@ -28,7 +28,7 @@ TRIES = 12
 BASE_BYTES_MAX = 400
 """The well-formed request is the richest of so many, up to that size: a cut at each byte of a long one says little more."""
 TAG_FLOODS = (1, 128, 20_000, 40_000)  # the last is above what one request may hold
-WIDE_ENTRIES = (2_000, 20_000, 29_500)
+WIDE_ENTRIES = (2_000, 13_000, 19_500)
 MUTATED_PER_VERSION = 60
 BAD_SIZES = (0, -1, -(2**31), 2**31 - 1, 104_857_601)
 
