@@ -204,7 +204,10 @@ class KafkaApis:
 
     def _access(self, route: Route, facts: ConnectionFacts) -> Access:
         assert self._authorizer is not None and self._authorizer_log is not None, "without one all access is open"
-        return Access(self._authorizer, self._authorizer_log, facts.principal, facts.client_host, route.api.name)
+        access = facts.access
+        if access is None or not access.is_for(facts.principal, route.api.name):
+            access = facts.access = Access(self._authorizer, self._authorizer_log, facts.principal, facts.client_host, route.api.name)
+        return access
 
     def _settle(self, charge: Charge, context: RequestContext, response: Any) -> None:
         """Settle the charge with the answer, unless its handler has done so."""

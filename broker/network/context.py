@@ -45,9 +45,11 @@ class ConnectionFacts:
     when the connection ends, for code that keeps state of the client beyond a request. `limit_send_buffer`, until it is called, bounds the
     socket's send buffer: the first Fetch of a consumer calls it. `is_forwarded` means that another broker has
     forwarded the request in an Envelope. `principal` is `Type:name`; `is_token_authenticated` says that it logged in by a delegation token
-    (KafkaPrincipal.tokenAuthenticated). `throttle` mutes the connection for some ms."""
+    (KafkaPrincipal.tokenAuthenticated). `throttle` mutes the connection for some ms. `access` is that of the last request,
+    which the next one of the same API uses again."""
 
     __slots__ = (
+        "access",
         "client_host",
         "client_id_bytes",
         "client_id_text",
@@ -70,6 +72,7 @@ class ConnectionFacts:
         self.listener = listener
         self.client_host = client_host
         self.principal = "User:ANONYMOUS"
+        self.access: Access | None = None
         self.client_id_bytes = b""
         self.client_id_text = ""
         self.client_software_name = "unknown"  # until an ApiVersions request names it, as in Kafka

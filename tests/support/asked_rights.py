@@ -31,6 +31,10 @@ class NotedAccess(Access):
         self.request = request
         self.asked: list[Question] = []
 
+    def is_for(self, principal: str, request: str) -> bool:
+        """Each request gets an access of its own."""
+        return False
+
     def allows(self, operation: AclOperation, resource_type: ResourceType, name: str, *, is_logged: bool = True, count: int = 1) -> bool:
         self.asked.append(Question(operation, resource_type, is_logged))
         return super().allows(operation, resource_type, name, is_logged=is_logged, count=count)

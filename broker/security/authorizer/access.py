@@ -75,7 +75,8 @@ HOSTS_KEPT = 4096
 
 
 class Access:
-    """The rights of one principal at one host, for one request. `is_open`: there is no authorizer, and nothing needs to be asked."""
+    """The rights of one principal at one host, for its requests of one API. `is_open`: there is no authorizer, and nothing needs to be
+    asked."""
 
     __slots__ = ("_authorizer", "_host", "_log", "_principal", "_request")
 
@@ -88,6 +89,10 @@ class Access:
         self._principal = principal
         self._host = _host_of(client_host)
         self._request = request
+
+    def is_for(self, principal: str, request: str) -> bool:
+        """Whether it is the access of this principal, at the same host, for requests of this API."""
+        return self._principal is principal and self._request is request
 
     def allows(self, operation: AclOperation, resource_type: ResourceType, name: str, *, is_logged: bool = True, count: int = 1) -> bool:
         """Whether the client may do this to a resource. Not `is_logged`: a denial only filters an answer, so it is no line of its own.
