@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
-from bench import cluster_anatomy
+from bench import cluster_anatomy, security_anatomy
 from bench.clients.raw_produce import produce_request
 from broker.dispatch import KafkaApis
 from broker.handlers.produce_fetch import fetch, produce
@@ -52,7 +52,7 @@ class Step(NamedTuple):
 
 
 def run() -> str:
-    """The three tables as text."""
+    """The tables as text."""
     with tempfile.TemporaryDirectory(prefix="barnabas-anatomy-") as folder:
         world = World(Path(folder))
         world.create_topic("t")
@@ -60,7 +60,7 @@ def run() -> str:
         gc.freeze()
         steps = [_table("one produce: v7, acks=1, a batch of one record of 50 bytes", _produce_steps(world, Path(folder)))]
         steps.append(_table("one fetch: v12, a slice of 1 MB in the page cache", _fetch_steps(world)))
-    return "\n\n".join([*steps, cluster_anatomy.table()])
+    return "\n\n".join([*steps, security_anatomy.table(), cluster_anatomy.table()])
 
 
 def _produce_steps(world: World, directory: Path) -> list[Step]:
