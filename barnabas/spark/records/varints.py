@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.errors import DecodeError
+from ...protocol.errors import DecodeError
 
 Positions = NDArray[np.int64]
 Bytes = NDArray[np.uint8]

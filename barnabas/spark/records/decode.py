@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.records.varints import PADDING, VARLONG_BYTES_MAX, Bytes, Positions, read_varints
-from protocol.errors import DecodeError
-from protocol.records import BatchHeader, read_varint
+from ...protocol.errors import DecodeError
+from ...protocol.records import BatchHeader, read_varint
+from .varints import PADDING, VARLONG_BYTES_MAX, Bytes, Positions, read_varints
 
 TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
 HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.records.varints import Bytes, Positions, varint_sizes, write_varints
-from protocol.compression import Compression, compress
-from protocol.records import HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, TRANSACTIONAL_FLAG, BatchHeader, assemble_batch
+from ...protocol.compression import Compression, compress
+from ...protocol.records import HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, TRANSACTIONAL_FLAG, BatchHeader, assemble_batch
+from .varints import Bytes, Positions, varint_sizes, write_varints
 
 EMPTY = pa.scalar(b"", pa.binary())
 NO_HEADERS = pa.scalar(b"\0", pa.binary())
