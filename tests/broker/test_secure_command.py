@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import stat
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from config.loading import read_properties
-from tests.support.ports import free_ports
+from tests.support.ports import free_ports, neighbours
 from tests.support.process import ServerProcess, checkout
 
 LAUNCHER = checkout() / "barnabas" / "__main__.py"
@@ -248,22 +247,3 @@ def _secrets(directory: Path) -> list[str]:
     keys = [directory / "ca.key", *directory.rglob("keys/*.pem")]
     assert lines and len(keys) > 2
     return [*(line.split('"')[3] for line in lines), *(path.read_text().splitlines()[1] for path in keys)]
-
-
-def neighbours(count: int) -> int:
-    """The first of so many free ports in a row."""
-    while True:
-        (first,) = free_ports(1)
-        if _are_free(range(first, first + count)):
-            return first
-
-
-def _are_free(ports: range) -> bool:
-    for port in ports:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except (OSError, OverflowError):
-                return False
-    return True

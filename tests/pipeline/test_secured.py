@@ -9,8 +9,9 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from config.loading import read_properties
-from tests.broker.test_secure_command import Secured, librdkafka, neighbours, run_init
+from tests.broker.test_secure_command import Secured, librdkafka, run_init
 from tests.pipeline.spark_support import CHECKOUT, COMMAND_TIMEOUT_S, DRIVER_MEMORY, MASTER, environment, needs_java
+from tests.support.ports import neighbours
 
 RECORDS = 100
 

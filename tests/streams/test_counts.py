@@ -6,11 +6,14 @@ import random
 from collections import Counter, defaultdict
 from pathlib import Path
 
+import pytest
+
 from protocol.messages.metadata import MetadataRequest
 from tests.clients.topics import eventually
 from tests.streams.records import PARTITIONS, Record, Topic, send
 from tests.streams.topics import CHANGELOG, create_topics, internal_topics, topic_configs
 from tests.support.process import ServerProcess
+from tests.support.secured_cluster import Endpoint
 from tests.support.streams import StreamsHost
 from tests.support.wire import WireClient
 
@@ -18,14 +21,17 @@ WORDS = [f"word{number}" for number in range(20)]
 REPARTITION = {"cleanup.policy": "delete", "message.timestamp.type": "CreateTime", "retention.ms": "-1", "segment.bytes": "52428800"}
 
 
-def test_words_are_counted(server: ServerProcess, streams_host: StreamsHost, application_id: str, tmp_path: Path) -> None:
-    create_topics(server, application_id, "lines")
+@pytest.mark.secured
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_words_are_counted(endpoint: Endpoint, streams_host: StreamsHost, application_id: str, guarantee: str, tmp_path: Path) -> None:
+    create_topics(endpoint.server, application_id, "lines")
     chance = random.Random(1)
     lines = [" ".join(chance.choices(WORDS, k=5)) for _ in range(300)]
-    send(server.bootstrap, f"{application_id}-lines", [Record(str(number), line) for number, line in enumerate(lines)])
+    send(endpoint.server.bootstrap, f"{application_id}-lines", [Record(str(number), line) for number, line in enumerate(lines)])
 
-    with Topic(server.bootstrap, f"{application_id}-output") as output:
-        with streams_host.start("word-count", application_id, server.bootstrap, tmp_path):
+    settings = {**endpoint.security(), "processing.guarantee": guarantee}
+    with Topic(endpoint.server.bootstrap, f"{application_id}-output") as output:
+        with streams_host.start("word-count", application_id, endpoint.bootstrap, tmp_path, settings):
             output.wait_count(1500)
         results = output.read()
 

@@ -1,6 +1,7 @@
 """Fixtures of every test that talks to a server process. A folder's conftest imports the ones that it uses.
 
-BARNABAS_TEST_SERVER=kafka runs the same tests against Apache Kafka: that is how the tests themselves are proven.
+BARNABAS_TEST_SERVER=kafka runs the same tests against Apache Kafka: that is how the tests themselves are proven. BARNABAS_TEST_PROTOCOL=
+SASL_SSL gives the programs under test brokers with TLS, SCRAM and ACLs wherever a test has an `endpoint`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -16,6 +18,7 @@ from tests.support.broker import BrokerProcess
 from tests.support.java_host import JavaHost
 from tests.support.kafka import KafkaServer
 from tests.support.process import ServerProcess
+from tests.support.secured_cluster import SecuredCluster
 
 SERVERS: dict[str, type[ServerProcess]] = {"barnabas": BrokerProcess, "kafka": KafkaServer}
 _topic_numbers = itertools.count()
@@ -26,6 +29,25 @@ def new_server(directory: Path, settings: dict[str, str] | None = None, *, kind:
     return SERVERS[kind or os.environ.get("BARNABAS_TEST_SERVER", "barnabas")](directory, settings)
 
 
+def protocols_of_run() -> list[str]:
+    """Those of a test that is for both: without security, and TLS with SCRAM; or as BARNABAS_TEST_PROTOCOL says."""
+    asked = os.environ.get("BARNABAS_TEST_PROTOCOL")
+    return [asked] if asked else ["PLAINTEXT", "SASL_SSL"]
+
+
+def parametrize_protocol(metafunc: pytest.Metafunc, fixture: str, scope: Literal["function", "module", "session"]) -> None:
+    """For pytest_generate_tests. A test that has this fixture gets it without security; with the marker `secured` also with it, and with
+    `secured(only=True)` only so. With BARNABAS_TEST_PROTOCOL all tests get that one."""
+    if fixture not in metafunc.fixturenames:
+        return
+    marker, protocols = metafunc.definition.get_closest_marker("secured"), protocols_of_run()
+    if marker is None:
+        protocols = protocols[:1]
+    elif marker.kwargs.get("only"):
+        protocols = protocols[-1:]
+    metafunc.parametrize(fixture, protocols, indirect=True, scope=scope)
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One server for the whole run: tests keep apart by topic and group names (`topic_name`)."""
@@ -33,6 +55,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     process.start()
     yield process
     _finish(process)
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
+    """A broker with TLS, SCRAM and ACLs for the whole run: tests make users of their own."""
+    with SecuredCluster(tmp_path_factory.mktemp("secured"), kind=os.environ.get("BARNABAS_TEST_SERVER", "barnabas")) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -34,6 +34,14 @@ def free_ports(count: int, host: str = HOST) -> list[int]:
     return found
 
 
+def neighbours(count: int) -> int:
+    """The first of so many free ports in a row."""
+    while True:
+        (first,) = free_ports(1)
+        if first + count <= END and all(_is_free(HOST, port) for port in range(first, first + count)):
+            return first
+
+
 def _is_free(host: str, port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
