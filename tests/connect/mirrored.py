@@ -9,7 +9,19 @@ from types import TracebackType
 from typing import Self
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from tests.support.connect import MirrorMaker
 from tests.support.process import ServerProcess
@@ -41,6 +53,21 @@ class Side:
 
     def add_partitions(self, topic: str, count: int) -> None:
         self._admin.create_partitions([NewPartitions(topic, count)])[topic].result(TIMEOUT_S)
+
+    def allow(self, user: str, topic: str, *operations: AclOperation) -> None:
+        rights = [
+            AclBinding(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+            for operation in operations
+        ]
+        for future in self._admin.create_acls(rights).values():
+            future.result(TIMEOUT_S)
+
+    def rights(self, topic: str) -> set[tuple[str, AclOperation]]:
+        """Who may do what, by ACLs of just this topic."""
+        asked = AclBindingFilter(
+            ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, None, None, AclOperation.ANY, AclPermissionType.ALLOW
+        )
+        return {(each.principal, each.operation) for each in self._admin.describe_acls(asked).result(TIMEOUT_S)}
 
     def record_count(self, topic: str) -> int:
         """Over all partitions; 0 while the topic does not exist, or is so young that its leaders do not serve."""

@@ -11,6 +11,7 @@ from tests.connect.conftest import GROUP
 from tests.connect.connectors import Connectors, Feed, firsts, read_lines
 from tests.support.cluster import REPLICATION_FACTOR, Cluster
 from tests.support.connect import ConnectWorker
+from tests.support.secured_cluster import Endpoint
 
 TOPICS = ("connect-configs", "connect-offsets", "connect-status", "lines")
 MIDST = 300
@@ -24,7 +25,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster_worker(cluster: Cluster, tmp_path: Path) -> Iterator[ConnectWorker]:
-    process = ConnectWorker(tmp_path / "worker", cluster.bootstrap, GROUP)
+    process = ConnectWorker(tmp_path / "worker", Endpoint(cluster.nodes[1], {"bootstrap.servers": cluster.bootstrap}), GROUP)
     process.start()
     yield process
     process.kill()

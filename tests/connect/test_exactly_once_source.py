@@ -12,6 +12,7 @@ from tests.connect.connectors import Connectors, Feed
 from tests.streams.records import Topic
 from tests.support.connect import ConnectWorker
 from tests.support.process import ServerProcess
+from tests.support.secured_cluster import Endpoint
 
 TIMEOUT_S = 60.0
 GROUP = "exactly-once"
@@ -23,11 +24,11 @@ MIDST = 500
 
 
 @pytest.fixture
-def exact_connectors(broker: ServerProcess, tmp_path: Path, topic_name: str) -> Iterator[Connectors]:
+def exact_connectors(endpoint: Endpoint, tmp_path: Path, topic_name: str) -> Iterator[Connectors]:
     """Connectors of a worker of this test's own, whose topics are its own too."""
-    worker = ConnectWorker(tmp_path / "worker", broker.bootstrap, GROUP, SETTINGS)
-    if not broker.is_running:
-        broker.start()
+    worker = ConnectWorker(tmp_path / "worker", endpoint, GROUP, SETTINGS)
+    if not endpoint.server.is_running:
+        endpoint.server.start()
     worker.start()
     yield Connectors(worker, tmp_path, topic_name)
     worker.kill()

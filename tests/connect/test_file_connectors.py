@@ -18,6 +18,7 @@ from tests.connect.connectors import SHORT_SESSION, Connectors, Feed, firsts, re
 from tests.connect.topics import partition_count, topic_configs
 from tests.support.connect import ConnectWorker
 from tests.support.process import ServerProcess
+from tests.support.secured_cluster import Endpoint
 
 TIMEOUT_S = 60.0
 LINES = 2_000
@@ -35,13 +36,14 @@ def sink_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def second_worker(broker: ServerProcess, tmp_path: Path) -> Iterator[ConnectWorker]:
+def second_worker(endpoint: Endpoint, tmp_path: Path) -> Iterator[ConnectWorker]:
     """Another worker of the same group, not started yet."""
-    process = ConnectWorker(tmp_path / "second", broker.bootstrap, GROUP, WORKER_SETTINGS)
+    process = ConnectWorker(tmp_path / "second", endpoint, GROUP, WORKER_SETTINGS)
     yield process
     process.kill()
 
 
+@pytest.mark.secured
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_every_line_arrives_once_and_in_order(connectors: Connectors, source_file: Path, sink_file: Path, protocol: str) -> None:
     feed = Feed(source_file)
@@ -70,7 +72,9 @@ def test_connect_makes_topics_as_its_connectors_say(connectors: Connectors, brok
     assert configs.items() <= topic_configs(broker, connectors.topic).items()
 
 
-def test_records_that_no_converter_reads_go_to_the_dead_letter_queue(connectors: Connectors, source_file: Path, sink_file: Path) -> None:
+def test_records_that_no_converter_reads_go_to_the_dead_letter_queue(
+    connectors: Connectors, broker: ServerProcess, source_file: Path, sink_file: Path
+) -> None:
     """A queue that does not exist is made, and its records say by headers where they come from (KIP-298)."""
     source_file.write_text('"one"\nno JSON\n"two"\n')
     queue = f"{connectors.topic}-dead"
@@ -83,7 +87,7 @@ def test_records_that_no_converter_reads_go_to_the_dead_letter_queue(connectors:
     connectors.wait_lines(sink_file, ["one", "two"])
 
     assert read_lines(sink_file) == ["one", "two"]
-    consumer = Consumer({"bootstrap.servers": connectors.worker.settings["bootstrap.servers"], "group.id": "nobody"})
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "nobody"})
     consumer.assign([TopicPartition(queue, 0, 0)])
     dead = consumer.poll(TIMEOUT_S)
     consumer.close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import AclOperation
 
 from tests.clients.adapters import ConfluentKafka
 from tests.clients.topics import as_sent, create_topic, in_order
@@ -12,31 +14,40 @@ from tests.connect.mirrored import Mirrored, Side, Traffic, firsts
 from tests.support.connect import MirrorMaker
 from tests.support.fixtures import new_server
 from tests.support.messages import RECENT_MS, Message
-from tests.support.process import ServerProcess
+from tests.support.secured_cluster import SecuredCluster, plain
 
 KAFKA, BARNABAS = "kafka", "barnabas"
 COUNT = 300
 MIDST = 100
 # Apache Kafka's controller must not take its only broker for dead on a busy machine.
 PATIENT = {"broker.session.timeout.ms": "60000"}
+# It copies whatever there is: topics with their configs, partitions and ACLs, and groups' offsets.
+RIGHTS = (
+    *(f"{operation} topic *" for operation in ("READ", "WRITE", "CREATE", "ALTER", "DESCRIBE_CONFIGS", "ALTER_CONFIGS")),
+    "READ group *",
+    *(f"{operation} cluster kafka-cluster" for operation in ("DESCRIBE", "ALTER")),
+)
 
 both_directions = pytest.mark.parametrize("source", [KAFKA, BARNABAS])
 
 
 @pytest.fixture(scope="module")
-def _mirrored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirrored]:
-    servers: dict[str, ServerProcess] = {
-        KAFKA: new_server(tmp_path_factory.mktemp("kafka"), PATIENT, kind="kafka"),
-        BARNABAS: new_server(tmp_path_factory.mktemp("barnabas")),
-    }
-    maker = MirrorMaker(tmp_path_factory.mktemp("mirror"), servers)
-    try:
+def _mirrored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirrored]:
+    """With SASL_SSL both clusters are secured, and MirrorMaker is a user of each."""
+    with contextlib.ExitStack() as stack:
+        if request.param == "SASL_SSL":
+            clusters = {kind: SecuredCluster(tmp_path_factory.mktemp(kind), kind=kind, settings=PATIENT) for kind in (KAFKA, BARNABAS)}
+            endpoints = {kind: stack.enter_context(cluster).add_user("mirror", *RIGHTS) for kind, cluster in clusters.items()}
+        else:
+            endpoints = {kind: plain(new_server(tmp_path_factory.mktemp(kind), PATIENT, kind=kind)) for kind in (KAFKA, BARNABAS)}
+        servers = {kind: endpoint.server for kind, endpoint in endpoints.items()}
+        maker = MirrorMaker(tmp_path_factory.mktemp("mirror"), endpoints)
+        for process in (*servers.values(), maker):
+            stack.callback(process.kill)
         for server in servers.values():
-            server.start()
-        yield Mirrored(maker, {alias: Side(alias, server) for alias, server in servers.items()})
-    finally:
-        for process in (maker, *servers.values()):
-            process.kill()
+            if not server.is_running:
+                server.start()
+        yield Mirrored(maker, {kind: Side(kind, server) for kind, server in servers.items()})
 
 
 @pytest.fixture
@@ -48,6 +59,7 @@ def mirrored(_mirrored: Mirrored) -> Mirrored:
     return _mirrored
 
 
+@pytest.mark.secured
 @both_directions
 def test_records_are_copied_as_they_are(mirrored: Mirrored, source: str, topic_name: str) -> None:
     here, there = mirrored.directed(source)
@@ -100,6 +112,7 @@ def test_partitions_are_added(mirrored: Mirrored, source: str, topic_name: str) 
     assert in_order(stored for stored in ConfluentKafka().consume(there.server, copy, len(messages))).keys() == {0, 1, 2}
 
 
+@pytest.mark.secured
 @both_directions
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_goes_on_at_the_other_cluster(mirrored: Mirrored, source: str, protocol: str, topic_name: str) -> None:
@@ -159,6 +172,20 @@ def test_its_own_topics_are_compacted(mirrored: Mirrored, source: str) -> None:
 
     assert {there.configs(topic)["cleanup.policy"] for topic in (*own_there, checkpoints)} == {"compact"}
     assert here.configs(syncs)["cleanup.policy"] == "compact"
+
+
+@pytest.mark.secured(only=True)
+@both_directions
+def test_acls_follow(mirrored: Mirrored, source: str, topic_name: str) -> None:
+    """Who may read a topic may read its copy. Rights to write are not copied."""
+    here, there = mirrored.directed(source)
+    create_topic(here.server, topic_name)
+    here.allow("alice", topic_name, AclOperation.READ, AclOperation.WRITE)
+
+    copy = f"{source}.{topic_name}"
+    mirrored.maker.wait_for(lambda: there.rights(copy), "ACLs of the copy")
+
+    assert there.rights(copy) == {("User:alice", AclOperation.READ)}
 
 
 @both_directions

@@ -15,8 +15,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from broker.cli.client_files import escape
 from tests.support.kafka import KAFKA_VERSION, SERVER_JVM_FLAGS, TOOL_JVM_FLAGS, class_path_of, java_source
 from tests.support.process import ServerProcess
+from tests.support.secured_cluster import Endpoint
 
 T = TypeVar("T")
 
@@ -117,7 +119,7 @@ class ConnectProcess(ServerProcess):
 
     def command(self) -> list[str]:
         properties = self.directory / f"{self.name}.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        properties.write_text("".join(f"{key}={escape(value)}\n" for key, value in self.settings.items()))
         return ["java", *JVM_FLAGS, "-cp", connect_class_path(), self.main_class, str(properties)]
 
     def wait_for(self, find: Callable[[], T | None], what: str) -> T:
@@ -137,8 +139,12 @@ class ConnectWorker(ConnectProcess):
     name = "connect"
     main_class = "org.apache.kafka.connect.cli.ConnectDistributed"
 
-    def __init__(self, directory: Path, bootstrap: str, group: str, settings: Mapping[str, str] | None = None) -> None:
-        super().__init__(directory, {"bootstrap.servers": bootstrap, "group.id": group, **WORKER_SETTINGS, **(settings or {})})
+    def __init__(self, directory: Path, endpoint: Endpoint, group: str, settings: Mapping[str, str] | None = None) -> None:
+        """The worker, and the clients of its connectors, log in as the endpoint's user."""
+        connection = {"bootstrap.servers": endpoint.bootstrap}
+        for prefix in ("", "producer.", "consumer.", "admin."):
+            connection |= endpoint.security(prefix)
+        super().__init__(directory, {**connection, "group.id": group, **WORKER_SETTINGS, **(settings or {})})
         self.settings["listeners"] = f"http://{self.host}:{self.port}"
 
     def serves(self) -> bool:
@@ -178,14 +184,14 @@ class MirrorMaker(ConnectProcess):
     main_class = "org.apache.kafka.connect.mirror.MirrorMaker"
     started_line = "Kafka MirrorMaker started"
 
-    def __init__(self, directory: Path, clusters: Mapping[str, ServerProcess]) -> None:
+    def __init__(self, directory: Path, clusters: Mapping[str, Endpoint]) -> None:
         """`clusters` are two, by their aliases."""
         first, second = clusters
         super().__init__(
             directory,
             {
                 "clusters": f"{first},{second}",
-                **{f"{alias}.bootstrap.servers": server.bootstrap for alias, server in clusters.items()},
+                **{f"{alias}.{name}": value for alias, endpoint in clusters.items() for name, value in endpoint.java.items()},
                 **{f"{alias}.{key}": value for alias in clusters for key, value in MIRROR_WORKER_SETTINGS.items()},
                 f"{first}->{second}.enabled": "true",
                 f"{second}->{first}.enabled": "true",
