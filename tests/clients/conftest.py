@@ -9,12 +9,35 @@ import pytest
 
 from tests.clients.adapters import AioKafka, Client, ConfluentKafka, JavaKafka, KafkaPython
 from tests.clients.transactional import PYTHON_PRODUCERS, JavaProducer, MakeProducer, Server, TransactionalProducer, start_java_producers
-from tests.support.fixtures import java_host, make_server, own_server, server, topic_name
+from tests.support.fixtures import java_host, make_server, own_server, parametrize_protocol, secured, server, topic_name
 from tests.support.json_program import JsonProgram
+from tests.support.secured_cluster import Endpoint, SecuredCluster, plain
 
-__all__ = ["client", "consumer", "java_host", "make_server", "own_server", "producer", "server", "topic_name"]
+__all__ = ["client", "consumer", "endpoint", "java_host", "make_server", "own_server", "producer", "secured", "server", "topic_name"]
 
 CLIENTS = ("kafka-python", "aiokafka", "confluent-kafka", "java")
+
+
+# Of a user to whose tests topics and groups belong whose names begin with "test-".
+OPERATIONS = {
+    "topic": ("READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
+    "group": ("READ", "DELETE"),
+    "transactional_id": ("WRITE",),
+}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    parametrize_protocol(metafunc, "endpoint", "session")
+
+
+@pytest.fixture(scope="session")
+def endpoint(request: pytest.FixtureRequest) -> Endpoint:
+    """How clients connect: to the server without security, or to a secured one as a user of the tests."""
+    if request.param == "PLAINTEXT":
+        return plain(request.getfixturevalue("server"))
+    secured: SecuredCluster = request.getfixturevalue("secured")
+    rights = [f"{operation} {kind} test-*" for kind, operations in OPERATIONS.items() for operation in operations]
+    return secured.add_user("tests", *rights)
 
 
 def find_client(name: str, request: pytest.FixtureRequest) -> Client:

@@ -1,4 +1,5 @@
-"""Clients of other languages: programs under tests/support that answer commands as lines of JSON.
+"""Clients of other languages: programs under tests/support that answer commands as lines of JSON. Their words are the brokers and, if there
+is a login, JSON of the authority's certificate, mechanism, user and password.
 
 Their commands, by `op`, and what they need: create (topic, partitions, configs), add-partitions, delete, topics, alter-config and config
 (topic, name, value), ends (topic), groups, group, offsets (group, topic), delete-group (group); produce (topic, codec, records: key and
@@ -19,7 +20,7 @@ from tests.support.go_programs import go_program
 from tests.support.json_program import JsonProgram, to_bytes, to_text
 from tests.support.messages import Message, Stored
 from tests.support.node_programs import node_command
-from tests.support.process import ServerProcess
+from tests.support.secured_cluster import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,8 @@ LIBRARIES = {
 class ForeignClient:
     """A program of its own."""
 
-    def __init__(self, library: str, server: ServerProcess) -> None:
-        self._program = JsonProgram([*LIBRARIES[library].command(), server.bootstrap])
+    def __init__(self, library: str, endpoint: Endpoint) -> None:
+        self._program = JsonProgram([*LIBRARIES[library].command(), *endpoint.words()])
 
     def ask(self, op: str, **more: Any) -> dict[str, Any]:
         """The answer. ProgramError with the library's words if it is refused."""
@@ -100,8 +101,8 @@ class ForeignClient:
 class ForeignMember(Member):
     """A member in a program of its own."""
 
-    def __init__(self, library: str, server: ServerProcess, topic: str, group: str) -> None:
-        self._client = ForeignClient(library, server)
+    def __init__(self, library: str, endpoint: Endpoint, topic: str, group: str) -> None:
+        self._client = ForeignClient(library, endpoint)
         self._client.ask("join", topic=topic, group=group)
         self._owned: set[int] = set()
 

@@ -12,7 +12,7 @@ from tests.clients.members import ConfluentMember, Member, poll_until, share_all
 from tests.clients.topics import create_topic, eventually
 from tests.support.json_program import ProgramError
 from tests.support.messages import Message, Stored
-from tests.support.process import ServerProcess
+from tests.support.secured_cluster import Endpoint
 
 PARTITIONS = 4
 COUNT = 100
@@ -29,8 +29,8 @@ def library(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def client(library: str, server: ServerProcess) -> Iterator[ForeignClient]:
-    connected = ForeignClient(library, server)
+def client(library: str, endpoint: Endpoint) -> Iterator[ForeignClient]:
+    connected = ForeignClient(library, endpoint)
     yield connected
     connected.close()
 
@@ -43,34 +43,36 @@ def places(records: list[Stored]) -> set[tuple[int, int, bytes | None]]:
     return {(record.partition, record.offset, record.key) for record in records}
 
 
-def test_records_of_every_codec_are_read_by_others(server: ServerProcess, topic_name: str, library: str, client: ForeignClient) -> None:
-    create_topic(server, topic_name, partitions=PARTITIONS)
+@pytest.mark.secured
+def test_records_of_every_codec_are_read_by_others(endpoint: Endpoint, topic_name: str, library: str, client: ForeignClient) -> None:
+    create_topic(endpoint.server, topic_name, partitions=PARTITIONS)
     codecs = LIBRARIES[library].written
 
     told = [record for codec in codecs for record in client.produce(topic_name, KEYED, codec)]
-    read = ConfluentKafka().consume(server, topic_name, COUNT * len(codecs))
+    read = ConfluentKafka().consume(endpoint.server, topic_name, COUNT * len(codecs))
 
     assert pairs(read) == pairs(told) == sorted((message.key, message.value) for message in KEYED for _ in codecs)
     if "places" not in LIBRARIES[library].lacks:
         assert places(read) == places(told)
 
 
-def test_records_of_every_codec_from_others_are_read(server: ServerProcess, topic_name: str, library: str) -> None:
-    create_topic(server, topic_name, partitions=PARTITIONS)
+def test_records_of_every_codec_from_others_are_read(endpoint: Endpoint, topic_name: str, library: str) -> None:
+    create_topic(endpoint.server, topic_name, partitions=PARTITIONS)
     for number, codec in enumerate(CODECS):
         messages = [Message(number % PARTITIONS, message.key, message.value) for message in KEYED]
-        ConfluentKafka().produce(server, topic_name, messages, compression=codec)
+        ConfluentKafka().produce(endpoint.server, topic_name, messages, compression=codec)
 
-    member = ForeignMember(library, server, topic_name, topic_name)
+    member = ForeignMember(library, endpoint, topic_name, topic_name)
     records = poll_until([member], lambda read: len(read) >= COUNT * len(CODECS))
     member.close()
 
     assert pairs(records) == sorted((message.key, message.value) for message in KEYED for _ in CODECS)
 
 
-def test_two_members_share_commit_and_take_over(server: ServerProcess, topic_name: str, library: str, client: ForeignClient) -> None:
-    create_topic(server, topic_name, partitions=PARTITIONS)
-    members: list[Member] = [ForeignMember(library, server, topic_name, topic_name) for _ in range(2)]
+@pytest.mark.secured
+def test_two_members_share_commit_and_take_over(endpoint: Endpoint, topic_name: str, library: str, client: ForeignClient) -> None:
+    create_topic(endpoint.server, topic_name, partitions=PARTITIONS)
+    members: list[Member] = [ForeignMember(library, endpoint, topic_name, topic_name) for _ in range(2)]
     poll_until(members, lambda _: share_all(members, PARTITIONS))
 
     client.produce(topic_name, KEYED, "gzip")
@@ -90,24 +92,25 @@ def test_two_members_share_commit_and_take_over(server: ServerProcess, topic_nam
     assert sum(max(offset, 0) for offset in offsets.values()) == COUNT
 
 
-def test_a_member_resumes_where_librdkafka_committed(server: ServerProcess, topic_name: str, library: str, client: ForeignClient) -> None:
-    create_topic(server, topic_name, partitions=PARTITIONS)
+def test_a_member_resumes_where_librdkafka_committed(endpoint: Endpoint, topic_name: str, library: str, client: ForeignClient) -> None:
+    create_topic(endpoint.server, topic_name, partitions=PARTITIONS)
     client.produce(topic_name, KEYED)
-    other = ConfluentMember(server, topic_name, topic_name)
+    other = ConfluentMember(endpoint.server, topic_name, topic_name)
     poll_until([other], lambda read: len(read) >= COUNT)
     other.commit()
     other.close()
 
     later = [Message(0, b"later-%d" % number, b"v") for number in range(COUNT)]
     client.produce(topic_name, later, "gzip")
-    member = ForeignMember(library, server, topic_name, topic_name)
+    member = ForeignMember(library, endpoint, topic_name, topic_name)
     records = poll_until([member], lambda read: len(read) >= COUNT)
     member.close()
 
     assert pairs(records) == sorted((message.key, message.value) for message in later)
 
 
-def test_topics_are_administered(server: ServerProcess, topic_name: str, library: str, client: ForeignClient) -> None:
+@pytest.mark.secured
+def test_topics_are_administered(endpoint: Endpoint, topic_name: str, library: str, client: ForeignClient) -> None:
     client.ask("create", topic=topic_name, partitions=2, configs={"cleanup.policy": "compact"})
     eventually(lambda: client.ask("topics")["topics"].get(topic_name) == 2)
     client.ask("add-partitions", topic=topic_name, partitions=3)
@@ -125,10 +128,10 @@ def test_topics_are_administered(server: ServerProcess, topic_name: str, library
     eventually(lambda: topic_name not in client.ask("topics")["topics"])
 
 
-def test_groups_are_administered(server: ServerProcess, topic_name: str, library: str, client: ForeignClient) -> None:
-    create_topic(server, topic_name, partitions=PARTITIONS)
+def test_groups_are_administered(endpoint: Endpoint, topic_name: str, library: str, client: ForeignClient) -> None:
+    create_topic(endpoint.server, topic_name, partitions=PARTITIONS)
     client.produce(topic_name, KEYED)
-    member = ForeignMember(library, server, topic_name, topic_name)
+    member = ForeignMember(library, endpoint, topic_name, topic_name)
     poll_until([member], lambda read: len(read) >= COUNT)
     member.commit()
 
@@ -142,7 +145,7 @@ def test_groups_are_administered(server: ServerProcess, topic_name: str, library
     assert topic_name not in client.ask("groups")["groups"]
 
 
-def test_what_is_refused_has_the_libraries_own_words(server: ServerProcess, topic_name: str, library: str, client: ForeignClient) -> None:
+def test_what_is_refused_has_the_libraries_own_words(endpoint: Endpoint, topic_name: str, library: str, client: ForeignClient) -> None:
     errors = LIBRARIES[library].errors
     client.ask("create", topic=topic_name, partitions=1, configs={"max.message.bytes": "1000"})
     eventually(lambda: topic_name in client.ask("topics")["topics"])

@@ -14,6 +14,7 @@ from tests.clients.members import poll_until
 from tests.clients.topics import create_topic
 from tests.support.messages import Message, Stored
 from tests.support.process import ServerProcess
+from tests.support.secured_cluster import plain
 
 VERSIONS = ("2.0.0", "4.0.0")  # kafka_exporter's default, and one with flexible requests
 PARTITIONS = 3
@@ -23,7 +24,7 @@ UNREAD = [Message(0, b"unread-%d" % number, b"v") for number in range(20)]
 
 @pytest.fixture
 def exporter(server: ServerProcess) -> Iterator[ForeignClient]:
-    client = ForeignClient("sarama", server)
+    client = ForeignClient("sarama", plain(server))
     yield client
     client.close()
 
@@ -60,7 +61,7 @@ def test_a_scrape_shows_topics_as_they_are(server: ServerProcess, topic_name: st
 def test_a_scrape_shows_members_offsets_and_lag(server: ServerProcess, topic_name: str, exporter: ForeignClient, version: str) -> None:
     create_topic(server, topic_name, partitions=PARTITIONS)
     read = exporter.produce(topic_name, READ)
-    member = ForeignMember("sarama", server, topic_name, topic_name)
+    member = ForeignMember("sarama", plain(server), topic_name, topic_name)
     poll_until([member], lambda records: len(records) >= len(READ))
     member.commit()
     unread = exporter.produce(topic_name, UNREAD)

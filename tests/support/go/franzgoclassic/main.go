@@ -49,7 +49,8 @@ var codecs = map[string]kgo.CompressionCodec{
 }
 
 func main() {
-	admin, err := kadm.NewOptClient(kgo.SeedBrokers(os.Args[1]), kgo.ClientID("franz-go-example"), kgo.MetadataMinAge(100*time.Millisecond))
+	options := append(security(), kgo.SeedBrokers(os.Args[1]), kgo.ClientID("franz-go-example"), kgo.MetadataMinAge(100*time.Millisecond))
+	admin, err := kadm.NewOptClient(options...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -164,10 +165,10 @@ func (p *program) groups(ctx context.Context, asked command, told answer) error 
 }
 
 func (p *program) produce(ctx context.Context, asked command, told answer) error {
-	client, err := kgo.NewClient(
+	client, err := kgo.NewClient(append(security(),
 		kgo.SeedBrokers(p.broker), kgo.DefaultProduceTopic(asked.Topic), kgo.ProducerBatchCompression(codecs[asked.Codec]),
 		kgo.RecordRetries(3),
-	)
+	)...)
 	if err != nil {
 		return err
 	}
@@ -195,7 +196,7 @@ type member struct {
 
 func (p *program) join(asked command) error {
 	m := &member{topic: asked.Topic, owned: map[int32]bool{}}
-	client, err := kgo.NewClient(
+	client, err := kgo.NewClient(append(security(),
 		kgo.SeedBrokers(p.broker),
 		kgo.ConsumerGroup(asked.Group),
 		kgo.ConsumeTopics(asked.Topic),
@@ -206,7 +207,7 @@ func (p *program) join(asked command) error {
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) { m.note(partitions, false) }),
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) { m.note(partitions, false) }),
 		kgo.WithLogger(kgo.BasicLogger(os.Stderr, kgo.LogLevelInfo, nil)),
-	)
+	)...)
 	m.client, p.member = client, m
 	return err
 }

@@ -49,7 +49,7 @@ var codecs = map[string]kafka.Compression{"gzip": kafka.Gzip, "snappy": kafka.Sn
 const patience = 30 * time.Second
 
 func main() {
-	p := &program{broker: os.Args[1], client: &kafka.Client{Addr: kafka.TCP(os.Args[1]), Timeout: patience}}
+	p := &program{broker: os.Args[1], client: &kafka.Client{Addr: kafka.TCP(os.Args[1]), Timeout: patience, Transport: transport()}}
 	answers := json.NewEncoder(os.Stdout)
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 1<<24)
@@ -202,7 +202,7 @@ func (p *program) produce(ctx context.Context, asked command, told answer) error
 	var mutex sync.Mutex
 	writer := &kafka.Writer{
 		Addr: kafka.TCP(p.broker), Topic: asked.Topic, Balancer: &kafka.Murmur2Balancer{}, Compression: codecs[asked.Codec],
-		RequiredAcks: kafka.RequireAll, BatchTimeout: 5 * time.Millisecond, MaxAttempts: 3,
+		RequiredAcks: kafka.RequireAll, BatchTimeout: 5 * time.Millisecond, MaxAttempts: 3, Transport: transport(),
 		Completion: func(messages []kafka.Message, err error) {
 			mutex.Lock()
 			defer mutex.Unlock()
@@ -246,7 +246,7 @@ type member struct {
 
 func (p *program) join(asked command) error {
 	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
-		ID: asked.Group, Brokers: []string{p.broker}, Topics: []string{asked.Topic}, StartOffset: kafka.FirstOffset,
+		ID: asked.Group, Brokers: []string{p.broker}, Topics: []string{asked.Topic}, StartOffset: kafka.FirstOffset, Dialer: dialer(),
 		HeartbeatInterval: 200 * time.Millisecond, JoinGroupBackoff: 200 * time.Millisecond, ErrorLogger: log.Default(),
 	})
 	if err != nil {
@@ -281,6 +281,7 @@ func (m *member) live(ctx context.Context) {
 func (m *member) read(ctx context.Context, assignment kafka.PartitionAssignment) {
 	reader := kafka.NewReader(kafka.ReaderConfig{
 		Brokers: []string{m.broker}, Topic: m.topic, Partition: assignment.ID, MaxWait: 100 * time.Millisecond, ErrorLogger: log.Default(),
+		Dialer: dialer(),
 	})
 	defer reader.Close()
 	if err := reader.SetOffset(assignment.Offset); err != nil {

@@ -64,7 +64,7 @@ func config() *sarama.Config {
 	config.Producer.Idempotent = true
 	config.Producer.Return.Successes = true
 	config.Net.MaxOpenRequests = 1
-	return config
+	return secure(config)
 }
 
 func main() {

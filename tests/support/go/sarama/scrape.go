@@ -40,7 +40,7 @@ func (p *program) scrape(asked command, told answer) error {
 		return err
 	}
 	settings.Version = version
-	client, err := sarama.NewClient(p.brokers, settings)
+	client, err := sarama.NewClient(p.brokers, secure(settings))
 	if err != nil {
 		return err
 	}

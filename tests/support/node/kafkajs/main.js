@@ -27,7 +27,14 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => ({
   decompress: async (buffer) => Buffer.from(zstd.decompress(buffer)),
 });
 
-const kafka = new Kafka({ clientId: "kafkajs-example", brokers: [process.argv[2]], logLevel: logLevel.NOTHING });
+// The second word, if there is one, says how to log in, by TLS.
+function security(word) {
+  if (!word) return {};
+  const { ca, mechanism, user, password } = JSON.parse(word);
+  return { ssl: { ca: [ca] }, sasl: { mechanism: mechanism.toLowerCase(), username: user, password } };
+}
+
+const kafka = new Kafka({ clientId: "kafkajs-example", brokers: [process.argv[2]], logLevel: logLevel.NOTHING, ...security(process.argv[3]) });
 const admin = kafka.admin({ retry: { retries: 3 } });
 let member;
 
