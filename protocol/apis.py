@@ -95,7 +95,7 @@ class Api:
         return 1 if version >= self.flexible_since and self.key != API_VERSIONS_KEY else 0
 
     def _class(self, class_name: str) -> type[Any]:
-        declared: type[Any] = getattr(import_module(f"protocol.messages.{self.stem}"), class_name)
+        declared: type[Any] = getattr(import_module(f".messages.{self.stem}", __package__), class_name)
         return declared
 
 

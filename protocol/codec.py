@@ -22,10 +22,10 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
-from protocol.codec_source import Source, smallest_size
-from protocol.errors import DecodeError, TooManyEntriesError
-from protocol.schema import Field, FieldType, Kind, Message, Records, schema_of
-from protocol.uvarint import MAX_TAGGED_FIELDS, Buffer, refused_tagged_fields, rest_of_uvarint, skip_tagged_fields, uvarint
+from .codec_source import Source, smallest_size
+from .errors import DecodeError, TooManyEntriesError
+from .schema import Field, FieldType, Kind, Message, Records, schema_of
+from .uvarint import MAX_TAGGED_FIELDS, Buffer, refused_tagged_fields, rest_of_uvarint, skip_tagged_fields, uvarint
 
 T = TypeVar("T")
 Decoder: TypeAlias = Callable[..., tuple[T, int]]

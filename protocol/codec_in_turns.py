@@ -13,8 +13,8 @@ from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from typing import Any, TypeAlias
 
-from protocol.codec import Encoding
-from protocol.schema import Field, FieldType, Kind, Message, Records, schema_of
+from .codec import Encoding
+from .schema import Field, FieldType, Kind, Message, Records, schema_of
 
 EncoderInTurns: TypeAlias = Callable[[Any], Generator[None, None, list[Records]]]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from protocol.errors import DecodeError
-from protocol.schema import Field, FieldType, Kind, Message, schema_of
+from .errors import DecodeError
+from .schema import Field, FieldType, Kind, Message, schema_of
 
 
 class Source(ABC):

@@ -13,7 +13,7 @@ import struct
 import zlib
 from enum import IntEnum
 
-from protocol.errors import DecodeError, OversizedError
+from .errors import DecodeError, OversizedError
 
 Buffer = bytes | bytearray | memoryview
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.apis import APIS, Api
-from protocol.uvarint import MAX_TAGGED_FIELDS
+from .apis import APIS, Api
+from .uvarint import MAX_TAGGED_FIELDS
 
 PATH = Path("docs/protocol.md")
 

@@ -5,7 +5,7 @@ The peer is nearly always a client set to security.protocol=SSL, a browser, or a
 
 from __future__ import annotations
 
-from protocol.errors import DecodeError
+from .errors import DecodeError
 
 TLS = "TLS: this listener is PLAINTEXT"
 HTTP = "HTTP: this listener speaks Kafka's protocol"

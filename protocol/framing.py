@@ -16,8 +16,8 @@ import struct
 from collections.abc import Callable
 from sys import getrefcount
 
-from protocol.errors import DecodeError, RequestLimit, RequestLimitError
-from protocol.foreign_protocols import refused_size
+from .errors import DecodeError, RequestLimit, RequestLimitError
+from .foreign_protocols import refused_size
 
 SCRATCH_SIZE = 8 * 1024  # bytes received at once: about 40 of the smallest produce requests, half a millisecond's work
 FRAMES_PER_QUESTION = 4  # whether there is time for more: 0.3 µs

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.compression import Buffer
-from protocol.errors import DecodeError
-from protocol.records import VARLONG_BITS, BatchHeader, read_varint
+from .compression import Buffer
+from .errors import DecodeError
+from .records import VARLONG_BITS, BatchHeader, read_varint
 
 
 def iterate_outlines(header: BatchHeader, payload: Buffer) -> Iterator[tuple[int, int, bool]]:

@@ -13,10 +13,10 @@ from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
-from protocol.compression import Buffer
-from protocol.errors import DecodeError
-from protocol.record_outlines import skip_headers
-from protocol.records import VARLONG_BITS, read_varint
+from .compression import Buffer
+from .errors import DecodeError
+from .record_outlines import skip_headers
+from .records import VARLONG_BITS, read_varint
 
 RecordSpan = tuple[int, int, int, int, int, bytes | None, bool]
 """Where the record starts, where what follows its timestamp starts, where it ends; timestamp delta, offset delta; key; whether it has a

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from protocol.checksum import crc32c
-from protocol.compression import Buffer, Compression, compress, decompress
-from protocol.errors import DecodeError
+from .checksum import crc32c
+from .compression import Buffer, Compression, compress, decompress
+from .errors import DecodeError
 
 HEADER_SIZE = 61
 LOG_OVERHEAD = 12

@@ -11,9 +11,9 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from protocol import codec
-from protocol.apis import Api
-from protocol.uvarint import uvarint
+from . import codec
+from .apis import Api
+from .uvarint import uvarint
 
 _CODES = {4: "i", 8: "q"}
 _RECORDS_LENGTH = struct.Struct(">i")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from protocol.errors import DecodeError, TooManyEntriesError
+from .errors import DecodeError, TooManyEntriesError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

@@ -46,7 +46,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "config": ("config",),
     "storage": ("storage", "config", *PROTOCOL_FOR_STORAGE),
     "pipeline": ("pipeline", "config"),
-    "barnabas": (),  # what users import runs in their process, without our folders; its own modules are imported relatively
+    "barnabas": ("barnabas",),  # what users import runs in their process, without our folders; its own modules are imported relatively
+    "barnabas.spark": ("barnabas.spark", "protocol"),  # `barnabas.protocol` there, which is the same folder
     "barnabas.__main__": ("broker.cli.main",),  # the launcher runs in a process of its own
     "broker.loop": ("broker.loop",),
     "broker.loop.cold_reads": ("broker.loop", "storage.page_cache"),

@@ -5,7 +5,7 @@ Version notes: 2 PRODUCER_FENCED; 3 flexible; 4 TRANSACTION_ABORTABLE (KIP-890).
 
 from __future__ import annotations
 
-from protocol.schema import Int16, Int32, Int64, String, api, message
+from ..schema import Int16, Int32, Int64, String, api, message
 
 
 @api(key=25, versions=(0, 4), flexible=3)

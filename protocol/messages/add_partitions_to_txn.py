@@ -6,7 +6,7 @@ Clients send 0 to 3, brokers 4 and 5.
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Int16, Int32, Int64, String, api, message, since, struct
+from ..schema import Array, Bool, Int16, Int32, Int64, String, api, message, since, struct
 
 
 @struct

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Int16, Int32, Int64, api, message
+from ..schema import Int16, Int32, Int64, api, message
 
 
 @api(key=67, versions=(0, 0), flexible=0)

@@ -5,7 +5,7 @@ Version notes: 1 flexible.
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Float64, Int16, Int32, String, api, message, struct
+from ..schema import Array, Bool, Float64, Int16, Int32, String, api, message, struct
 
 
 @struct

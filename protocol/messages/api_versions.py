@@ -6,7 +6,7 @@ tagged fields, for a client must be able to read the answer to a version that th
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Int16, Int32, Int64, String, api, message, since, struct
+from ..schema import Array, Bool, Int16, Int32, Int64, String, api, message, since, struct
 
 
 @api(key=18, versions=(0, 4), flexible=3)

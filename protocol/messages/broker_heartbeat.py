@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Int16, Int32, Int64, Uuid, api, message, since
+from ..schema import Array, Bool, Int16, Int32, Int64, Uuid, api, message, since
 
 
 @api(key=63, versions=(0, 2), flexible=0)

@@ -5,7 +5,7 @@ Version notes: 1 member_type (KIP-1099).
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Int8, Int16, Int32, String, Uuid, api, message, since, struct
+from ..schema import Array, Bool, Int8, Int16, Int32, String, Uuid, api, message, since, struct
 
 
 @api(key=69, versions=(0, 1), flexible=0)

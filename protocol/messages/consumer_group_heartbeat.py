@@ -5,7 +5,7 @@ Version notes: 1 subscribed_topic_regex, and member ids that the client generate
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int16, Int32, String, Uuid, api, message, since, struct
+from ..schema import Array, Int16, Int32, String, Uuid, api, message, since, struct
 
 
 @struct

@@ -5,7 +5,7 @@ Version notes: 2 flexible; 3 an owner other than the requester (KIP-373).
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bytes, Int16, Int32, Int64, String, api, message, since, struct
+from ..schema import Array, Bytes, Int16, Int32, Int64, String, api, message, since, struct
 
 
 @struct

@@ -5,7 +5,7 @@ Version notes: 2 flexible; 3 THROTTLING_QUOTA_EXCEEDED.
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Int16, Int32, String, api, message, struct
+from ..schema import Array, Bool, Int16, Int32, String, api, message, struct
 
 
 @struct

@@ -6,8 +6,8 @@ the response (KIP-525); 7 topic ids.
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Int8, Int16, Int32, String, Uuid, api, message, since, struct
-from protocol.uuids import ZERO_UUID
+from ..schema import Array, Bool, Int8, Int16, Int32, String, Uuid, api, message, since, struct
+from ..uuids import ZERO_UUID
 
 
 @struct

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Bool, String, message
+from ..schema import Bool, String, message
 
 
 @message(versions=(0, 0), flexible=0)

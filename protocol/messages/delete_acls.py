@@ -5,7 +5,7 @@ Version notes: 1 is the oldest; 2 flexible; 3 users as resources.
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int8, Int16, Int32, String, api, message, since, struct
+from ..schema import Array, Int8, Int16, Int32, String, api, message, since, struct
 
 
 @struct

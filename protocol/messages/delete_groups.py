@@ -5,7 +5,7 @@ Version notes: 1 same; 2 flexible.
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int16, Int32, String, api, message, struct
+from ..schema import Array, Int16, Int32, String, api, message, struct
 
 
 @api(key=42, versions=(0, 2), flexible=2)

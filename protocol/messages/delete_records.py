@@ -5,7 +5,7 @@ Version notes: 2 flexible.
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int16, Int32, Int64, String, api, message, struct
+from ..schema import Array, Int16, Int32, Int64, String, api, message, struct
 
 INVALID_LOW_WATERMARK = -1
 

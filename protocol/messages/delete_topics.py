@@ -5,8 +5,8 @@ Version notes: 4 flexible; 5 error messages; 6 topics by name or id.
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int16, Int32, String, Uuid, api, message, since, struct
-from protocol.uuids import ZERO_UUID
+from ..schema import Array, Int16, Int32, String, Uuid, api, message, since, struct
+from ..uuids import ZERO_UUID
 
 
 @struct

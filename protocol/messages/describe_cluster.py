@@ -5,7 +5,7 @@ Version notes: 1 brokers or controllers (KIP-919); 2 fenced brokers too.
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Int8, Int16, Int32, String, api, message, since, struct
+from ..schema import Array, Bool, Int8, Int16, Int32, String, api, message, since, struct
 
 
 @api(key=60, versions=(0, 2), flexible=0)

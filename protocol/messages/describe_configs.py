@@ -5,7 +5,7 @@ Version notes: 1 synonyms and where a value comes from; 3 types and documentatio
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Int8, Int16, Int32, String, api, message, since, struct
+from ..schema import Array, Bool, Int8, Int16, Int32, String, api, message, since, struct
 
 
 @struct

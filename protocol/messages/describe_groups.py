@@ -5,7 +5,7 @@ Version notes: 3 authorized operations; 4 static members; 5 flexible; 6 GROUP_ID
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Bytes, Int16, Int32, String, api, message, since, struct
+from ..schema import Array, Bool, Bytes, Int16, Int32, String, api, message, since, struct
 
 
 @api(key=15, versions=(0, 6), flexible=5)

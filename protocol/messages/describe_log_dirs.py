@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Int16, Int32, Int64, String, api, message, since, struct
+from ..schema import Array, Bool, Int16, Int32, Int64, String, api, message, since, struct
 
 
 @struct

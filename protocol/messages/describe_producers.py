@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int16, Int32, Int64, String, api, message, struct
+from ..schema import Array, Int16, Int32, Int64, String, api, message, struct
 
 
 @struct

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int8, Int16, Int32, String, api, message, since, struct
+from ..schema import Array, Int8, Int16, Int32, String, api, message, since, struct
 
 
 @struct

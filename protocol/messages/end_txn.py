@@ -6,7 +6,7 @@ producer id and epoch of the next one (KIP-890).
 
 from __future__ import annotations
 
-from protocol.schema import Bool, Int16, Int32, Int64, String, api, message, since
+from ..schema import Bool, Int16, Int32, Int64, String, api, message, since
 
 
 @api(key=26, versions=(0, 5), flexible=3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Bytes, Int16, api, message
+from ..schema import Bytes, Int16, api, message
 
 
 @api(key=58, versions=(0, 0), flexible=0)

@@ -5,7 +5,7 @@ Version notes: 2 flexible.
 
 from __future__ import annotations
 
-from protocol.schema import Bytes, Int16, Int32, Int64, api, message, since
+from ..schema import Bytes, Int16, Int32, Int64, api, message, since
 
 
 @api(key=40, versions=(1, 2), flexible=2)

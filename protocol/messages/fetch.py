@@ -7,8 +7,8 @@ replica_id (KIP-903); 16 the current leader's endpoint (KIP-951); 17 directory i
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int8, Int16, Int32, Int64, Records, String, Uuid, api, message, since, struct
-from protocol.uuids import ZERO_UUID
+from ..schema import Array, Int8, Int16, Int32, Int64, Records, String, Uuid, api, message, since, struct
+from ..uuids import ZERO_UUID
 
 
 @struct

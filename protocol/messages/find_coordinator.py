@@ -5,7 +5,7 @@ Version notes: 1 key types; 3 flexible; 4 several keys at once (KIP-699); 5 a ne
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int8, Int16, Int32, String, api, message, since, struct
+from ..schema import Array, Int8, Int16, Int32, String, api, message, since, struct
 
 
 @api(key=10, versions=(0, 6), flexible=3)

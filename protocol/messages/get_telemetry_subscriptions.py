@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Int8, Int16, Int32, String, Uuid, api, message
-from protocol.uuids import ZERO_UUID
+from ..schema import Array, Bool, Int8, Int16, Int32, String, Uuid, api, message
+from ..uuids import ZERO_UUID
 
 
 @api(key=71, versions=(0, 0), flexible=0)

@@ -5,7 +5,7 @@ Source: KIP-482 and Kafka's RequestHeader and ResponseHeader definitions.
 
 from __future__ import annotations
 
-from protocol.schema import Int16, Int32, String, message, since
+from ..schema import Int16, Int32, String, message, since
 
 
 @message(versions=(1, 2), flexible=2)

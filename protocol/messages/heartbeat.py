@@ -5,7 +5,7 @@ Version notes: 3 static members (KIP-345); 4 flexible.
 
 from __future__ import annotations
 
-from protocol.schema import Int16, Int32, String, api, message, since
+from ..schema import Int16, Int32, String, api, message, since
 
 
 @api(key=12, versions=(0, 4), flexible=4)

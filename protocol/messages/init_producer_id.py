@@ -6,7 +6,7 @@ commit (KIP-939), which Kafka 4.3 does not enable.
 
 from __future__ import annotations
 
-from protocol.schema import Bool, Int16, Int32, Int64, String, api, message, since
+from ..schema import Bool, Int16, Int32, Int64, String, api, message, since
 
 
 @api(key=22, versions=(0, 6), flexible=2)

@@ -6,7 +6,7 @@ protocol type in the response; 8 a reason for joining (KIP-800); 9 skip_assignme
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Bytes, Int16, Int32, String, api, message, since, struct
+from ..schema import Array, Bool, Bytes, Int16, Int32, String, api, message, since, struct
 
 
 @struct

@@ -5,7 +5,7 @@ Version notes: 3 several members at once, static ones by instance id (KIP-345); 
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int16, Int32, String, api, message, since, struct
+from ..schema import Array, Int16, Int32, String, api, message, since, struct
 
 
 @struct

@@ -5,7 +5,7 @@ Version notes: 0 client metrics alone (KIP-714); 1 resources of the types that a
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int8, Int16, Int32, String, api, message, since, struct
+from ..schema import Array, Int8, Int16, Int32, String, api, message, since, struct
 
 
 @api(key=74, versions=(0, 1), flexible=0)

@@ -5,7 +5,7 @@ Version notes: 3 flexible; 4 a filter on states (KIP-518); 5 a filter on types (
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int16, Int32, String, api, message, since, struct
+from ..schema import Array, Int16, Int32, String, api, message, since, struct
 
 
 @api(key=16, versions=(0, 5), flexible=3)

@@ -6,7 +6,7 @@ Version notes: 1 one offset per partition; 2 isolation level; 4 leader epochs (K
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int8, Int16, Int32, Int64, String, api, message, since, struct
+from ..schema import Array, Int8, Int16, Int32, Int64, String, api, message, since, struct
 
 
 @struct

@@ -5,7 +5,7 @@ Version notes: 1 a filter on the duration (KIP-994); 2 a pattern for the ids (KI
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int16, Int32, Int64, String, api, message, since, struct
+from ..schema import Array, Int16, Int32, Int64, String, api, message, since, struct
 
 
 @api(key=66, versions=(0, 2), flexible=0)

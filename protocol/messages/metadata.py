@@ -6,8 +6,8 @@ operations; 9 flexible; 10 topic ids in responses; 12 requests by topic id; 13 a
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Int16, Int32, String, Uuid, api, message, since, struct
-from protocol.uuids import ZERO_UUID
+from ..schema import Array, Bool, Int16, Int32, String, Uuid, api, message, since, struct
+from ..uuids import ZERO_UUID
 
 
 @struct

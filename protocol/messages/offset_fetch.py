@@ -6,8 +6,8 @@ KIP-848 groups; 10 topic ids in place of names.
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Int16, Int32, Int64, String, Uuid, api, message, since, struct
-from protocol.uuids import ZERO_UUID
+from ..schema import Array, Bool, Int16, Int32, Int64, String, Uuid, api, message, since, struct
+from ..uuids import ZERO_UUID
 
 
 @struct

@@ -5,7 +5,7 @@ Version notes: 2 the current leader epoch (KIP-320); 3 replica_id; 4 flexible.
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int16, Int32, Int64, String, api, message, since, struct
+from ..schema import Array, Int16, Int32, Int64, String, api, message, since, struct
 
 
 @struct

@@ -7,8 +7,8 @@ in place of names (KIP-516).
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int16, Int32, Int64, Records, String, Uuid, api, message, since, struct
-from protocol.uuids import ZERO_UUID
+from ..schema import Array, Int16, Int32, Int64, Records, String, Uuid, api, message, since, struct
+from ..uuids import ZERO_UUID
 
 
 @struct

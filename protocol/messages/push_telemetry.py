@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.schema import Bool, Bytes, Int8, Int16, Int32, Uuid, api, message
-from protocol.uuids import ZERO_UUID
+from ..schema import Bool, Bytes, Int8, Int16, Int32, Uuid, api, message
+from ..uuids import ZERO_UUID
 
 
 @api(key=72, versions=(0, 0), flexible=0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.schema import Int16, Int32, String, Uuid, api, message, since
-from protocol.uuids import ZERO_UUID
+from ..schema import Int16, Int32, String, Uuid, api, message, since
+from ..uuids import ZERO_UUID
 
 
 @api(key=81, versions=(0, 0), flexible=0)

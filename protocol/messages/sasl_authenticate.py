@@ -5,7 +5,7 @@ Version notes: 1 the session's lifetime (KIP-368). 2 flexible.
 
 from __future__ import annotations
 
-from protocol.schema import Bytes, Int16, Int64, String, api, message, since
+from ..schema import Bytes, Int16, Int64, String, api, message, since
 
 
 @api(key=36, versions=(0, 2), flexible=2)

@@ -5,7 +5,7 @@ Version notes: after 0 the tokens come as frames of their own, after 1 in SaslAu
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int16, String, api, message
+from ..schema import Array, Int16, String, api, message
 
 
 @api(key=17, versions=(0, 1), flexible=None)

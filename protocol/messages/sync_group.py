@@ -5,7 +5,7 @@ Version notes: 3 static members (KIP-345); 4 flexible; 5 protocol type and name 
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bytes, Int16, Int32, String, api, message, since, struct
+from ..schema import Array, Bytes, Int16, Int32, String, api, message, since, struct
 
 
 @struct

@@ -6,7 +6,7 @@ Version notes: 2 the committed leader epoch; 3 flexible, and member, instance an
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int16, Int32, Int64, String, api, message, since, struct
+from ..schema import Array, Int16, Int32, Int64, String, api, message, since, struct
 
 
 @struct

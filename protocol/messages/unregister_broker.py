@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.schema import Int16, Int32, String, api, message
+from ..schema import Int16, Int32, String, api, message
 
 
 @api(key=64, versions=(0, 0), flexible=0)

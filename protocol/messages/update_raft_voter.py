@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int16, Int32, String, UInt16, Uuid, api, message, since, struct
-from protocol.uuids import ZERO_UUID
+from ..schema import Array, Int16, Int32, String, UInt16, Uuid, api, message, since, struct
+from ..uuids import ZERO_UUID
 
 
 @struct

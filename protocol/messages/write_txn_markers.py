@@ -5,7 +5,7 @@ Version notes: 1 flexible, the first that Kafka 4 knows; 2 the marker's transact
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bool, Int8, Int16, Int32, Int64, String, api, message, since, struct
+from ..schema import Array, Bool, Int8, Int16, Int32, Int64, String, api, message, since, struct
 
 
 @struct

@@ -26,7 +26,8 @@ OPEN, COMMITTED, ABORTED, UNKNOWN = "open", "ok", "fail", "info"
 @dataclass(slots=True, eq=False)
 class Attempt:
     """One transaction as its client sees it. `asked`: whether to commit; None before it has asked. `decided`: what the coordinator has
-    written that it is to be; None before. `is_misjudged`: a coordinator was asked for the end whose office another broker has by now."""
+    written that it is to be; None before. `settled`: the same, once it cannot be lost any more. `is_misjudged`: a coordinator was asked for
+    the end whose office another broker has by now."""
 
     number: int
     client: str
@@ -38,6 +39,7 @@ class Attempt:
     offsets: dict[Key, int] = field(default_factory=dict)
     asked: bool | None = None
     decided: bool | None = None
+    settled: bool | None = None
     is_touched: bool = False
     is_misjudged: bool = False
     outcome: str = OPEN
@@ -55,6 +57,7 @@ class TransactionLedger:
         self._open: dict[int, Attempt] = {}  # that neither client nor coordinator wants to end, by number
         self._ended: list[Attempt] = []
         self._late_offsets: set[tuple[Key, int]] = set()
+        self._is_misled = False
 
     # -- what clients tell -------------------------------------------------------------------------------------------
 
@@ -98,6 +101,11 @@ class TransactionLedger:
     def came_late(self, offsets: dict[Key, int]) -> None:
         """Offsets of an earlier attempt are part of one that was touched."""
         self._late_offsets.update(offsets.items())
+
+    def misled(self) -> None:
+        """A former coordinator has told the offsets of the group, which are old."""
+        self._trace.cover("offsets of a former coordinator")
+        self._is_misled = True
 
     # -- what readers see --------------------------------------------------------------------------------------------
 
@@ -146,7 +154,9 @@ class TransactionLedger:
 
     def check_copies(self, final: dict[Key, list[Position]], committed: dict[Key, int], copied: list[Key], ids: dict[Key, str]) -> None:
         """Each record of the partitions `ids`, below the offset that is committed there, is in `copied` once, and in its order; no other
-        one is. `ids` are the transactional ids that copy them."""
+        one is. `ids` are the transactional ids that copy them. Not so where a former coordinator has told one of them where to begin."""
+        if self._is_misled:
+            return
         outputs: dict[str, list[tuple[Key, int]]] = defaultdict(list)
         for key in copied:
             for offset, value in final[key]:

@@ -4,6 +4,8 @@
 - No marker leaves before its PREPARE is committed.
 - A request or a marker that comes late, for a transaction that is over, does not count for a later one. Below transaction version 2 it
   may, as with Kafka: the ledger is told.
+- A broker that hung and has not heard of its successor answers an OffsetFetch as the coordinator that it was, as Kafka's does: who begins
+  at that offset copies again what others have copied. The ledger is told of this too.
 """
 
 from __future__ import annotations
@@ -14,9 +16,13 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from broker.groups.coordinator import GroupCoordinator
+from broker.groups.offset_reads import OffsetReads
+from broker.groups.shard import GroupCoordinatorShard
 from broker.transactions.local_markers import LocalMarkers
 from broker.transactions.shard import TransactionCoordinatorShard
 from broker.transactions.state import PREPARED
+from protocol.errors import KafkaError
+from protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from storage.markers import TransactionMarker
 from tests.simulation.history import History
 from tests.simulation.trace import Trace
@@ -42,7 +48,10 @@ class TransactionWatch:
         self._trace = trace
         self._request: Any = None  # the EndTxn that is being decided
         self._coordinator_epochs: dict[int, int] = {}  # the newest of each partition of __transaction_state
-        self._prepared: dict[int, tuple[int, bool]] = {}  # by producer id: epoch and outcome of a transaction that is not complete
+        self._group_epochs: dict[int, int] = {}  # and of __consumer_offsets
+        self._prepared: dict[int, tuple[int, bool]] = {}
+        """By producer id: epoch and outcome of a transaction that is not complete and whose PREPARE is committed. One that is not may be
+        lost, and then a marker that was meant for an earlier transaction decides."""
         self.markers: list[WrittenMarker] = []
         """All that came to their partitions, from coordinators and from those that send them again."""
 
@@ -55,6 +64,8 @@ class TransactionWatch:
                 (TransactionCoordinatorShard, "on_loaded", self._takes_office),
                 (LocalMarkers, "write", self._writes_markers),
                 (GroupCoordinator, "commit_transactional_offsets", self._commits_offsets),
+                (GroupCoordinatorShard, "on_loaded", self._takes_groups),
+                (OffsetReads, "read", self._reads_offsets),
             ):
                 stack.enter_context(patch.object(owner, name, _told_before(getattr(owner, name), before)))
             for name, wrap in (("_end_transaction", self._noting), ("_complete", self._completing)):
@@ -98,7 +109,6 @@ class TransactionWatch:
             attempt.is_misjudged = True
 
     def _decides(self, shard: TransactionCoordinatorShard, transactional_id: str, prepared: Any, *_: Any) -> None:
-        self._prepared[prepared.producer_id] = prepared.producer_epoch, prepared.is_commit
         transaction = shard.table.find(transactional_id)
         attempt = None if transaction is None else self._ledger.current((transaction.producer_id, transaction.producer_epoch))
         if attempt is None:
@@ -115,6 +125,11 @@ class TransactionWatch:
         committed = shard.table.find_committed(transactional_id)
         if committed is None or committed.state not in PREPARED or committed.producer_epoch != prepared.producer_epoch:
             self._history.find("marker-before-prepare", (transactional_id, prepared, committed))
+            return
+        self._prepared[prepared.producer_id] = prepared.producer_epoch, prepared.is_commit
+        attempt = self._ledger.current((prepared.producer_id, prepared.producer_epoch))
+        if attempt is not None:
+            attempt.settled = prepared.is_commit
 
     def _late(self, what: str, attempt: Any, transaction_version: int) -> None:
         if transaction_version >= EPOCH_BUMP_VERSION:
@@ -132,8 +147,20 @@ class TransactionWatch:
                 continue  # a late one is refused, or the history shows what it has ended
             attempt = self._ledger.current((marker.producer_id, marker.producer_epoch))
             is_expected = self._prepared.get(marker.producer_id) == (marker.producer_epoch, marker.is_commit)
-            if attempt is not None and not is_expected and attempt.decided is not marker.is_commit:
+            if attempt is not None and not is_expected and attempt.settled is not marker.is_commit:
                 self._late("marker", attempt, marker.transaction_version)
+
+    def _takes_groups(self, shard: GroupCoordinatorShard) -> None:
+        partition, epoch = shard._shard.partition, shard._shard.leader_epoch
+        self._group_epochs[partition] = max(self._group_epochs.get(partition, epoch), epoch)
+
+    def _reads_offsets(self, reads: OffsetReads, group: OffsetFetchRequestGroup) -> None:
+        try:
+            shard = reads._get_shard(group.group_id)
+        except KafkaError:
+            return
+        if shard.leader_epoch < self._group_epochs.get(shard.partition, -1):
+            self._ledger.misled()
 
     def _commits_offsets(self, _: GroupCoordinator, request: Any, *__: Any, **___: Any) -> None:
         attempt = self._ledger.current((request.producer_id, request.producer_epoch))

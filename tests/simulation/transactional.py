@@ -175,10 +175,13 @@ class TransactionalClient(Fetcher, ABC):
 
     def _is_explained(self, error: int) -> bool:
         """From transaction version 2 on a commit that comes after the coordinator's own abort looks like a retry of that (FROM_2 in
-        broker/transactions/end_transaction.py, as Kafka's), and one that comes to a former coordinator like the end of nothing."""
+        broker/transactions/end_transaction.py, as Kafka's). A former coordinator takes a commit for the end of nothing, or for that of a
+        producer that it does not know."""
         attempt = self.attempt
         if attempt is None or attempt.is_touched:
             return attempt is not None
+        if error == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+            return attempt.is_misjudged
         return error == ErrorCode.INVALID_TXN_STATE and (attempt.decided is False or attempt.is_misjudged)
 
     async def _identify(self, known: Producer) -> None:

@@ -37,9 +37,10 @@ def imports_at_run_time(path: Path) -> frozenset[str]:
             continue
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            is_package = (ROOT / node.module.replace(".", "/")).is_dir()
-            imported |= {f"{node.module}.{alias.name}" for alias in node.names} if is_package else {node.module}
+        elif isinstance(node, ast.ImportFrom):
+            base = _base(path, node)
+            is_package = (ROOT / base.replace(".", "/")).is_dir()
+            imported |= {f"{base}.{alias.name}" for alias in node.names} if is_package else {base}
     return frozenset(module for module in imported if module.partition(".")[0] in FOLDERS)
 
 
@@ -51,19 +52,23 @@ def all_imports() -> dict[str, set[str]]:
 
 @cache
 def _imported_names(path: Path) -> frozenset[str]:
-    package = path.relative_to(ROOT).parts[:-1]
     imported: set[str] = set()
     for node in nodes_of(path):
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            base = (
-                ".".join([*package[: len(package) - node.level + 1], *([node.module] if node.module else [])])
-                if node.level
-                else node.module
-            )
-            imported |= {base or ""} | {f"{base}.{alias.name}" for alias in node.names}
+            base = _base(path, node)
+            imported |= {base} | {f"{base}.{alias.name}" for alias in node.names}
     return frozenset(imported)
+
+
+def _base(path: Path, node: ast.ImportFrom) -> str:
+    """The module from which is imported. barnabas/protocol is a link to protocol/ (barnabas/spark/__init__.py)."""
+    if not node.level:
+        return node.module or ""
+    package = path.relative_to(ROOT).parts[:-1]
+    parts = [*package[: len(package) - node.level + 1], *(node.module.split(".") if node.module else [])]
+    return ".".join(parts[1:] if parts[:2] == ["barnabas", "protocol"] else parts)
 
 
 def reachable(graph: dict[str, set[str]], start: str) -> set[str]:

@@ -6,8 +6,8 @@ assignment_epochs KIP-1251's.
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bytes, Int8, Int32, Int64, String, Uuid, message, since, struct
-from protocol.uuids import ZERO_UUID
+from ...schema import Array, Bytes, Int8, Int32, Int64, String, Uuid, message, since, struct
+from ...uuids import ZERO_UUID
 
 
 @message(versions=(0, 0), flexible=0)

@@ -7,9 +7,9 @@ members that speak the consumer protocol are in the same group: to these the bro
 
 from __future__ import annotations
 
-from protocol.errors import DecodeError
-from protocol.messages.stored.version_prefix import VERSION, decode_with_version, encode_with_version
-from protocol.schema import Array, Bytes, Int32, String, message, since, struct
+from ...errors import DecodeError
+from ...schema import Array, Bytes, Int32, String, message, since, struct
+from .version_prefix import VERSION, decode_with_version, encode_with_version
 
 NEWEST_VERSION = 3
 

@@ -5,12 +5,12 @@ Source: org.apache.kafka.common.record.ControlRecordType and the message definit
 
 from __future__ import annotations
 
-from protocol.codec import decode
-from protocol.errors import DecodeError
-from protocol.messages.stored.version_prefix import VERSION
-from protocol.records import ControlRecordType
-from protocol.schema import Array, Int16, Int32, Int64, Uuid, message, since, struct
-from protocol.uuids import ZERO_UUID
+from ...codec import decode
+from ...errors import DecodeError
+from ...records import ControlRecordType
+from ...schema import Array, Int16, Int32, Int64, Uuid, message, since, struct
+from ...uuids import ZERO_UUID
+from .version_prefix import VERSION
 
 
 @message(versions=(0, 0), flexible=None)

@@ -9,8 +9,8 @@ Source: org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde and the g
 
 from __future__ import annotations
 
-from protocol.schema import Array, Bytes, Int32, Int64, String, Uuid, message, since, struct
-from protocol.uuids import ZERO_UUID
+from ...schema import Array, Bytes, Int32, Int64, String, Uuid, message, since, struct
+from ...uuids import ZERO_UUID
 
 
 @message(key=0, versions=(0, 0), flexible=None)

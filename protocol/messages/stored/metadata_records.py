@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.codec import decode, encode
-from protocol.errors import DecodeError
-from protocol.schema import Array, Bool, Bytes, Float64, Int8, Int16, Int32, Int64, String, UInt16, Uuid, message, schema_of, since, struct
-from protocol.uuids import ZERO_UUID
-from protocol.uvarint import read_uvarint, uvarint
+from ...codec import decode, encode
+from ...errors import DecodeError
+from ...schema import Array, Bool, Bytes, Float64, Int8, Int16, Int32, Int64, String, UInt16, Uuid, message, schema_of, since, struct
+from ...uuids import ZERO_UUID
+from ...uvarint import read_uvarint, uvarint
 
 
 @struct

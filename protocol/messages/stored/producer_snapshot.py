@@ -7,7 +7,7 @@ Source: org.apache.kafka.storage.internals.log.ProducerStateManager and the Prod
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int16, Int32, Int64, UInt32, message, since, struct
+from ...schema import Array, Int16, Int32, Int64, UInt32, message, since, struct
 
 
 @struct

@@ -7,7 +7,7 @@ Source: org.apache.kafka.coordinator.transaction.TransactionLog and the transact
 
 from __future__ import annotations
 
-from protocol.schema import Array, Int8, Int16, Int32, Int64, String, message, since, struct
+from ...schema import Array, Int8, Int16, Int32, Int64, String, message, since, struct
 
 
 @message(key=0, versions=(0, 0), flexible=None)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import struct
 from typing import TypeVar
 
-from protocol.codec import decode, encode
-from protocol.errors import DecodeError
-from protocol.schema import schema_of
+from ...codec import decode, encode
+from ...errors import DecodeError
+from ...schema import schema_of
 
 T = TypeVar("T")
 
