@@ -35,6 +35,7 @@ class FencingWatch:
         self._are_votes_fixed = are_votes_fixed
         self._term: Term | None = None
         self._silent_since_s: dict[str, float] = {}
+        self._heals_count = 0  # a link that was whole for a moment, between two looks, carries a heartbeat
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -44,9 +45,9 @@ class FencingWatch:
 
     def _look(self, now_s: float) -> None:
         term = self._find_term()
-        if term is None or term != self._term:
+        if term is None or term != self._term or self._network.heals_count != self._heals_count:
             self._silent_since_s.clear()
-        self._term = term
+        self._term, self._heals_count = term, self._network.heals_count
         if term is None:
             return
         controller = self._nodes[term[0]]

@@ -45,6 +45,7 @@ class SimulatedNetwork:
         self._transports: dict[SimulatedTransport, None] = {}
         self._next_port = FIRST_EPHEMERAL_PORT
         self.slowness = 1.0  # how many times longer everything takes
+        self.heals_count = 0  # of links that were cut, and of hosts that were silent
 
     # -- what nodes and clients call -------------------------------------------------------------------------------
 
@@ -153,6 +154,7 @@ class SimulatedNetwork:
         return self._next_port
 
     def _go_on(self) -> None:
+        self.heals_count += 1
         for transport in list(self._transports):
             transport.pump()
 
