@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ...protocol.compression import Buffer
 from ...protocol.errors import DecodeError
 from ...protocol.records import BatchHeader, read_varint
 from .varints import PADDING, VARLONG_BYTES_MAX, Bytes, Positions, read_varints
@@ -27,7 +28,7 @@ class Payload(NamedTuple):
     """A batch's header and its records, uncompressed."""
 
     header: BatchHeader
-    data: bytes
+    data: Buffer
 
 
 class RecordColumns(NamedTuple):
@@ -179,10 +180,11 @@ class _Headers:
         key_start, key_size, value_start, value_size = (np.concatenate(part)[order] for part in zip(*self._found, strict=True))
         if len(key_start) != self._counts.sum():
             raise DecodeError("a record has fewer headers than it says")
+        keys = _binary(buffer, key_start, key_size)
         try:
-            keys = _binary(buffer, key_start, key_size).cast(pa.string())
-        except pa.ArrowInvalid as error:
-            raise DecodeError("a header's key is not UTF-8") from error
+            keys = keys.cast(pa.string())
+        except pa.ArrowInvalid:  # a key that is not UTF-8 is read with replacement characters, as Kafka's clients do
+            keys = pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
         pairs = pa.StructArray.from_arrays([keys, _binary(buffer, value_start, value_size)], fields=list(HEADERS_TYPE.value_type))
         offsets = np.concatenate([[0], np.cumsum(self._counts)]).astype(np.int32)
         validity = np.packbits(self._counts > 0, bitorder="little")

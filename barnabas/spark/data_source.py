@@ -1,0 +1,189 @@
+"""Spark's view of source and sink: `format("barnabas")`.
+
+Spark makes a DefaultSource in the process that plans a batch, and pickles it for the processes that commit or abort. So what has to be
+done once a batch, before it is planned, is done by `streamWriter` of an object that was not unpickled.
+
+Source: pyspark.sql.datasource, pyspark.sql.worker (4.0.0).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
+
+from .client.fetching import EARLIEST, LATEST
+from .sink import protocol
+from .sink.options import SinkOptions, read_options
+from .sink.protocol import Plan, Work, Written
+from .sink.rows import check_schema
+from .source import offsets as positions
+from .source import options as source_options
+from .source.options import SourceOptions
+from .source.reading import Range, ranges_between, read_range, schema_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+BATCH_ID, QUERY_ID = "streaming.sql.batchId", "sql.streaming.queryId"
+"""Local properties that Spark sets for the tasks of a stream."""
+
+
+class Message(WriterCommitMessage):
+    """What a task returns."""
+
+    def __init__(self, written: Written) -> None:
+        self.written = written
+
+
+class DefaultSource(DataSource):
+    """The name by which Spark finds it in the module pyspark_barnabas."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._is_planning = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_is_planning": False}
+
+    @classmethod
+    def name(cls) -> str:
+        return "barnabas"
+
+    def schema(self) -> str:
+        return schema_text(source_options.read_options(self.options))
+
+    def reader(self, schema: StructType) -> BatchReader:
+        return BatchReader(source_options.read_options(self.options))
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 (Spark's name)
+        return StreamReader(source_options.read_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        options = read_options({key: text for key, text in self.options.items() if key.lower() != "id"}, sink=f"write-{uuid.uuid4()}")
+        _check(schema, options)
+        return BatchWriter(options, protocol.recover(options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 (Spark's name)
+        options = read_options(self.options)
+        _check(schema, options)
+        return StreamWriter(options, protocol.recover(options) if self._is_planning else None)
+
+
+class OffsetRange(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, part: Range) -> None:
+        self.part = part
+
+
+class BatchReader(DataSourceReader):
+    """`spark.read`: from startingOffsets (earliest) to endingOffsets."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[OffsetRange]:
+        cluster = self._options.open()
+        start = positions.starting_offsets(cluster, self._options, default=EARLIEST)
+        end = positions.ending_offsets(cluster, self._options)
+        return [OffsetRange(part) for part in ranges_between(start, end, self._options, cluster)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, OffsetRange)
+        return read_range(self._options, partition.part)
+
+
+class StreamReader(DataSourceStreamReader):
+    """`spark.readStream`: from startingOffsets (latest) on. One object, in one process of the driver, plans all batches of a query."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._planned: positions.Offsets | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
+        self._planned = positions.starting_offsets(self._options.open(), self._options, default=LATEST)
+        return positions.to_json(self._planned)
+
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
+        end = positions.latest_offsets(self._options.open(), self._options)
+        if self._options.offsets_per_trigger is not None and self._planned is not None:
+            end = positions.limited(self._planned, end, self._options.offsets_per_trigger)
+        return positions.to_json(end)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
+        begun, ended = positions.from_json(start), positions.from_json(end)
+        self._planned = ended
+        return [OffsetRange(part) for part in ranges_between(begun, ended, self._options, self._options.open())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, OffsetRange)
+        return read_range(self._options, partition.part)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`df.write`: one decision, and nothing is left in the ledger."""
+
+    def __init__(self, options: SinkOptions, plan: Plan) -> None:
+        self._options = options
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
+        return _write(self._options, self._plan, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        protocol.commit(self._options, None, _written(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        protocol.abort(self._options, None, _written(messages))
+
+
+class StreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
+    """`df.writeStream`. It is an arrow writer too, so that tasks get record batches; Spark asks for both by isinstance."""
+
+    def __init__(self, options: SinkOptions, plan: Plan | None) -> None:
+        self._options = options
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
+        assert self._plan is not None, "tasks get the object that has planned"
+        return _write(self._options, self._plan, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803
+        protocol.commit(self._options, batchId, _written(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803
+        protocol.abort(self._options, batchId, _written(messages))
+
+
+def _check(schema: StructType, options: SinkOptions) -> None:
+    check_schema({field.name: field.dataType.simpleString() for field in schema.fields}, options.topic)
+
+
+def _write(options: SinkOptions, plan: Plan, iterator: Iterator[pa.RecordBatch]) -> Message:
+    context = TaskContext.get()
+    assert context is not None, "tasks have a context"
+    batch = context.getLocalProperty(BATCH_ID)
+    work = Work(
+        query=context.getLocalProperty(QUERY_ID) or "",
+        batch=None if batch is None else int(batch),
+        partition=context.partitionId(),
+        attempt=context.taskAttemptId(),
+    )
+    return Message(protocol.write(options, plan, work, iterator))
+
+
+def _written(messages: list[WriterCommitMessage | None]) -> list[Written]:
+    return [message.written for message in messages if isinstance(message, Message)]

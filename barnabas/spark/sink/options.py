@@ -1,0 +1,85 @@
+"""The options of a sink, checked before anything is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...protocol.compression import Compression
+from ..client.cluster import Cluster, parse_servers
+from ..errors import OptionError
+
+DEFAULT_LEDGER = "barnabas-sinks"
+DEFAULT_TIMEOUT_MS = 600_000
+BATCH_BYTES = 1_000_000
+"""Uncompressed, below the brokers' default of max.message.bytes (1,048,588)."""
+SINK_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
+SERVERS, TIMEOUT = "kafka.bootstrap.servers", "kafka.transaction.timeout.ms"
+COMPRESSION, BATCH_SIZE = "kafka.compression.type", "kafka.batch.size"
+KNOWN = ("id", "topic", "ledger", SERVERS, TIMEOUT, COMPRESSION, BATCH_SIZE)
+OF_SPARK = ("path", "checkpointlocation")
+"""What Spark adds to the options itself."""
+
+
+class SinkOptions(NamedTuple):
+    """`sink` is the option `id`: what names the sink in its ledger and begins its transactional ids."""
+
+    servers: str
+    sink: str
+    topic: str | None
+    ledger: str
+    timeout_ms: int
+    batch_bytes: int
+    codec: Compression
+
+    def open(self) -> Cluster:
+        """The cluster. What is open in this process already is used again: Python workers serve one task after another."""
+        found = _OPEN.get(self.servers)
+        if found is None:
+            found = _OPEN[self.servers] = Cluster(self.servers)
+        return found
+
+
+_OPEN: dict[str, Cluster] = {}
+
+
+def read_options(texts: Mapping[str, str], *, sink: str | None = None) -> SinkOptions:
+    """OptionError names the option that is missing, unknown or wrong. `sink` stands for the option `id`."""
+    known = {key.lower(): key for key in KNOWN}
+    options: dict[str, str] = {}
+    for key, text in texts.items():
+        if key.lower() in OF_SPARK:
+            continue
+        if key.lower() not in known:
+            raise OptionError(f"unknown option {key!r}: the sink has {', '.join(KNOWN)}")
+        options[known[key.lower()]] = text
+    servers = options.get(SERVERS, "")
+    parse_servers(servers)
+    name = sink if sink is not None else options.get("id")
+    if name is None:
+        raise OptionError("the option 'id' is missing: it names the sink, in its ledger and in its transactions, and stays for its life")
+    if not SINK_ID.fullmatch(name):
+        raise OptionError(f"id is {name!r}: it has at most 200 letters, digits, underscores and hyphens")
+    topic = options.get("topic")
+    if topic == "":
+        raise OptionError("topic is empty")
+    codec = options.get(COMPRESSION, "none").upper()
+    if codec not in Compression.__members__:
+        raise OptionError(f"{COMPRESSION} is {codec.lower()!r}: it is one of {', '.join(each.name.lower() for each in Compression)}")
+    return SinkOptions(
+        servers,
+        name,
+        topic,
+        options.get("ledger", DEFAULT_LEDGER),
+        _number(options, TIMEOUT, DEFAULT_TIMEOUT_MS, 1_000, 2**31 - 1),
+        _number(options, BATCH_SIZE, BATCH_BYTES, 1_000, 1 << 30),
+        Compression[codec],
+    )
+
+
+def _number(options: Mapping[str, str], key: str, default: int, lowest: int, highest: int) -> int:
+    text = options.get(key, str(default))
+    if not text.strip().isdigit() or not lowest <= int(text) <= highest:
+        raise OptionError(f"{key} is {text!r}: it is a whole number from {lowest} to {highest}")
+    return int(text)

@@ -1,0 +1,156 @@
+"""The options of the source: those of Spark's own Kafka source, checked before anything is read.
+
+Source: org.apache.spark.sql.kafka010.KafkaSourceProvider.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..client.cluster import Cluster, parse_servers
+from ..client.fetching import EARLIEST, LATEST, Isolation
+from ..errors import OptionError
+
+SERVERS, ISOLATION = "kafka.bootstrap.servers", "kafka.isolation.level"
+CHOICES = ("subscribe", "subscribePattern", "assign")
+KNOWN = (
+    SERVERS, ISOLATION, *CHOICES, "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "includeHeaders",
+    "failOnDataLoss", "maxOffsetsPerTrigger", "rowsPerTask",
+)  # fmt: skip
+OF_SPARK = ("path",)
+
+Bound = int | dict[str, dict[int, int]]
+"""EARLIEST, LATEST, or offsets by topic and partition, where EARLIEST and LATEST may stand too."""
+
+
+class SourceOptions(NamedTuple):
+    """`starting_ms` and `ending_ms` count before `starting` and `ending`. `rows_per_task`: a longer range becomes several tasks; None:
+    one task a partition."""
+
+    servers: str
+    topics: tuple[str, ...]
+    pattern: str | None
+    assigned: Mapping[str, tuple[int, ...]] | None
+    isolation: Isolation
+    starting: Bound | None
+    ending: Bound
+    starting_ms: int | None
+    ending_ms: int | None
+    has_headers: bool
+    fails_on_data_loss: bool
+    offsets_per_trigger: int | None
+    rows_per_task: int | None
+
+    def open(self) -> Cluster:
+        """The cluster. What is open in this process already is used again."""
+        found = _OPEN.get(self.servers)
+        if found is None:
+            found = _OPEN[self.servers] = Cluster(self.servers)
+        return found
+
+    def chosen(self, cluster: Cluster) -> dict[str, list[int]]:
+        """The partitions to read, by topic. OptionError if a topic that is named does not exist."""
+        names = list(self.topics) if self.assigned is None else list(self.assigned)
+        if self.pattern is not None:
+            expression = re.compile(self.pattern)
+            names = [name for name in cluster.topic_names() if expression.fullmatch(name)]
+        cluster.refresh(names)
+        found: dict[str, list[int]] = {}
+        for name in names:
+            topic = cluster.topic(name)
+            if topic is None:
+                raise OptionError(f"topic {name} does not exist")
+            existing = sorted(topic.leaders)
+            if self.assigned is not None and (missing := set(self.assigned[name]) - set(existing)):
+                raise OptionError(f"topic {name} has no partition {min(missing)}: it has {len(existing)}")
+            found[name] = existing if self.assigned is None else sorted(self.assigned[name])
+        return found
+
+
+_OPEN: dict[str, Cluster] = {}
+
+
+def read_options(texts: Mapping[str, str]) -> SourceOptions:
+    """OptionError names the option that is missing, unknown or wrong."""
+    known = {key.lower(): key for key in KNOWN}
+    options: dict[str, str] = {}
+    for key, text in texts.items():
+        if key.lower() in OF_SPARK:
+            continue
+        if key.lower() not in known:
+            raise OptionError(f"unknown option {key!r}: the source has {', '.join(KNOWN)}")
+        options[known[key.lower()]] = text
+    servers = options.get(SERVERS, "")
+    parse_servers(servers)
+    given = [choice for choice in CHOICES if choice in options]
+    if len(given) != 1:
+        raise OptionError(f"set one of the options {', '.join(CHOICES)}: {' and '.join(given) or 'none'} is set")
+    isolation = options.get(ISOLATION, "read_committed").upper()
+    if isolation not in Isolation.__members__:
+        raise OptionError(f"{ISOLATION} is {isolation.lower()!r}: it is read_committed or read_uncommitted")
+    pattern = options.get("subscribePattern")
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        raise OptionError(f"subscribePattern is {pattern!r}: {error}") from error
+    starting = options.get("startingOffsets")
+    return SourceOptions(
+        servers=servers,
+        topics=tuple(filter(None, (name.strip() for name in options.get("subscribe", "").split(",")))),
+        pattern=pattern,
+        assigned=None if "assign" not in options else _assigned(options["assign"]),
+        isolation=Isolation[isolation],
+        starting=None if starting is None else _bound("startingOffsets", starting),
+        ending=_bound("endingOffsets", options.get("endingOffsets", "latest")),
+        starting_ms=_number(options, "startingTimestamp", 0),
+        ending_ms=_number(options, "endingTimestamp", 0),
+        has_headers=_truth(options, "includeHeaders", default=False),
+        fails_on_data_loss=_truth(options, "failOnDataLoss", default=True),
+        offsets_per_trigger=_number(options, "maxOffsetsPerTrigger", 1),
+        rows_per_task=_number(options, "rowsPerTask", 1),
+    )
+
+
+def _bound(key: str, text: str) -> Bound:
+    named = {"earliest": EARLIEST, "latest": LATEST}.get(text.strip().lower())
+    if named is not None:
+        return named
+    told = _json(key, text)
+    try:
+        return {topic: {int(partition): int(offset) for partition, offset in offsets.items()} for topic, offsets in told.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise OptionError(f'{key} is {text!r}: it is earliest, latest, or as {{"topic": {{"0": 23, "1": -2}}}}') from None
+
+
+def _assigned(text: str) -> dict[str, tuple[int, ...]]:
+    told = _json("assign", text)
+    try:
+        return {topic: tuple(int(partition) for partition in partitions) for topic, partitions in told.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise OptionError(f'assign is {text!r}: it is as {{"topic": [0, 1]}}') from None
+
+
+def _json(key: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"{key} is {text!r}, which is no JSON: {error}") from error
+
+
+def _number(options: Mapping[str, str], key: str, lowest: int) -> int | None:
+    text = options.get(key)
+    if text is None:
+        return None
+    if not text.strip().isdigit() or int(text) < lowest:
+        raise OptionError(f"{key} is {text!r}: it is a whole number, {lowest} or more")
+    return int(text)
+
+
+def _truth(options: Mapping[str, str], key: str, *, default: bool) -> bool:
+    text = options.get(key, str(default)).strip().lower()
+    if text not in ("true", "false"):
+        raise OptionError(f"{key} is {text!r}: it is true or false")
+    return text == "true"

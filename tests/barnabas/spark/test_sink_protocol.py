@@ -1,0 +1,348 @@
+"""A batch is written once, whatever ends between two steps of the sink's protocol. Spark is played by the test: it plans, runs tasks,
+commits or aborts, each with what another process would have."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import barnabas
+from barnabas.protocol.errors import ErrorCode
+from barnabas.spark.client.cluster import Cluster
+from barnabas.spark.client.fetching import EARLIEST, LATEST, Isolation, RangeReader, list_offsets
+from barnabas.spark.client.transaction import end_transaction, list_open
+from barnabas.spark.errors import BarnabasError, OptionError
+from barnabas.spark.records.decode import decode_columns
+from barnabas.spark.sink import protocol
+from barnabas.spark.sink.ledger import Ledger, LedgerError
+from barnabas.spark.sink.options import SinkOptions, read_options
+from barnabas.spark.sink.protocol import ChangedBatchError, Plan, Work, Written
+from barnabas.spark.sink.rows import RowError
+from tests.support.installed import wait_until
+
+QUERY = "5a1d7a2e-query"
+PARTITIONS = 3
+SHORT_MS = 1_000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[barnabas.Broker]:
+    config = {"num.partitions": PARTITIONS, "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}
+    with barnabas.Broker(config) as broker:
+        yield broker
+
+
+class Spark:
+    """What Spark does with one sink. Each step gets its input pickled, as another process would."""
+
+    def __init__(self, broker: barnabas.Broker, topic: str, **options: str) -> None:
+        texts = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic, "id": topic, **options}
+        self.options: SinkOptions = read_options(texts)
+        self.cluster = Cluster(self.options.servers)
+        self.topic = topic
+        self._attempts = 0
+
+    def plan(self) -> Plan:
+        return _pickled(protocol.recover(self.options))
+
+    def task(self, plan: Plan, batch: int, partition: int, values: list[str], *, query: str = QUERY) -> Written:
+        self._attempts += 1
+        work = Work(query, batch, partition, self._attempts)
+        rows = [pa.record_batch({"key": pa.array(values), "value": pa.array(values)})] if values else []
+        return _pickled(protocol.write(self.options, plan, work, rows))
+
+    def run(self, batch: int, rows: list[list[str]]) -> None:
+        plan = self.plan()
+        protocol.commit(self.options, batch, [self.task(plan, batch, number, values) for number, values in enumerate(rows)])
+
+    def committed(self) -> list[str]:
+        """All values that a reader of committed records sees, sorted."""
+        self.cluster.refresh((self.topic,))
+        found: list[str] = []
+        partitions = list(range(PARTITIONS))
+        starts = list_offsets(self.cluster, self.topic, partitions, EARLIEST)
+        ends = list_offsets(self.cluster, self.topic, partitions, LATEST, Isolation.READ_COMMITTED)
+        for number in partitions:
+            reader = RangeReader(
+                self.cluster, self.topic, number, start=starts[number], end=ends[number], isolation=Isolation.READ_COMMITTED
+            )
+            for payloads in reader:
+                values = decode_columns(payloads, start_offset=starts[number], end_offset=ends[number]).value
+                found += [value.decode() for value in values.to_pylist()]
+        return sorted(found)
+
+    def open_count(self) -> int:
+        return len(list_open(self.cluster, f"{self.options.sink}."))
+
+
+def _pickled(message: Any) -> Any:
+    return pickle.loads(pickle.dumps(message))
+
+
+@pytest.fixture
+def spark(broker: barnabas.Broker, request: pytest.FixtureRequest) -> Spark:
+    return make_spark(broker, request)
+
+
+def make_spark(broker: barnabas.Broker, request: pytest.FixtureRequest, **options: str) -> Spark:
+    topic = request.node.name.partition("[")[0].replace("test_", "")[:60]
+    broker.create_topic(topic, PARTITIONS, exist_ok=True)
+    return Spark(broker, topic, **options)
+
+
+ROWS = [["a", "b"], [], ["c"]]
+ALL = ["a", "b", "c"]
+
+
+def test_batches_are_written_once_and_nothing_stays_open(spark: Spark) -> None:
+    spark.run(0, ROWS)
+    spark.run(1, [["d"], ["e"]])
+
+    assert spark.committed() == [*ALL, "d", "e"]
+    assert spark.open_count() == 0
+
+
+def test_nothing_is_seen_before_the_commit_and_a_batch_that_was_not_decided_is_run_again(spark: Spark) -> None:
+    plan = spark.plan()
+    for number, values in enumerate(ROWS):
+        spark.task(plan, 0, number, values)
+    assert spark.committed() == []
+
+    spark.run(0, ROWS)  # the driver was killed before it committed
+
+    assert spark.committed() == ALL
+    assert spark.open_count() == 0
+
+
+@pytest.mark.parametrize("ended_count", [0, 1, 2])
+def test_a_decided_batch_is_completed_and_not_written_again(
+    broker: barnabas.Broker, request: pytest.FixtureRequest, ended_count: int
+) -> None:
+    spark = make_spark(broker, request, id=f"ended-{ended_count}")
+    before = len(spark.committed())
+    decide(spark, ended_count)
+
+    plan = spark.plan()
+    again = [spark.task(plan, 0, number, values) for number, values in enumerate(ROWS)]
+    protocol.commit(spark.options, 0, again)
+
+    assert all(written.transaction is None for written in again)
+    assert len(spark.committed()) == before + len(ALL)
+    assert spark.open_count() == 0
+    spark.run(1, [["d"]])
+    assert len(spark.committed()) == before + len(ALL) + 1
+
+
+def decide(spark: Spark, ended_count: int) -> list[Written]:
+    """A driver that is killed after its decision, and after it has ended so many transactions."""
+    plan = spark.plan()
+    written = [spark.task(plan, 0, number, values) for number, values in enumerate(ROWS)]
+    ended = 0
+
+    def end(cluster: Cluster, opened: object, *, is_commit: bool) -> ErrorCode:
+        nonlocal ended
+        if ended == ended_count:
+            raise KilledError
+        ended += 1
+        return end_transaction(cluster, opened, is_commit=is_commit)  # type: ignore[arg-type]
+
+    def killed(*_: object) -> None:
+        raise KilledError
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr(protocol, "end_transaction", end)
+        patch.setattr(Ledger, "finish", killed)
+        protocol.commit(spark.options, 0, written)
+    return written
+
+
+class KilledError(Exception):
+    pass
+
+
+def test_an_abort_after_the_decision_aborts_nothing(spark: Spark) -> None:
+    """Spark aborts a batch whose commit has raised."""
+    written = decide(spark, 1)
+
+    protocol.abort(spark.options, 0, written)
+    spark.plan()
+
+    assert spark.committed() == ALL
+
+
+def test_an_abort_before_the_decision_aborts_what_was_written(spark: Spark) -> None:
+    plan = spark.plan()
+    written = [spark.task(plan, 0, number, values) for number, values in enumerate(ROWS)]
+    protocol.abort(spark.options, 0, written)
+
+    assert spark.open_count() == 0
+    assert spark.committed() == []
+
+
+def test_the_decision_of_a_driver_that_was_replaced_is_refused(spark: Spark) -> None:
+    plan = spark.plan()
+    written = [spark.task(plan, 0, number, values) for number, values in enumerate(ROWS)]
+    newer = spark.plan()
+
+    with pytest.raises(LedgerError, match="newer driver"):
+        protocol.commit(spark.options, 0, written)
+    protocol.abort(spark.options, 0, written)
+    protocol.commit(spark.options, 0, [spark.task(newer, 0, number, values) for number, values in enumerate(ROWS)])
+
+    assert spark.committed() == ALL
+
+
+def test_a_task_of_a_driver_that_was_replaced_writes_nothing_that_is_seen(spark: Spark) -> None:
+    plan = spark.plan()
+    spark.run(0, ROWS)
+    spark.task(plan, 0, 0, ["zombie"])  # with a transaction of its own, which the next plan aborts
+    assert spark.open_count() == 1
+    spark.run(1, [["d"]])
+
+    assert spark.committed() == [*ALL, "d"]
+    assert spark.open_count() == 0
+
+
+def test_attempts_that_lost_are_aborted(spark: Spark) -> None:
+    plan = spark.plan()
+    spark.task(plan, 0, 0, ["a", "b"])  # a speculative twin
+    protocol.commit(spark.options, 0, [spark.task(plan, 0, 0, ["a", "b"])])
+
+    assert spark.committed() == ["a", "b"]
+    assert spark.open_count() == 0
+
+
+def time_out(spark: Spark) -> None:
+    """Decided and not ended: the coordinator aborts the transactions at their timeout."""
+    decide(spark, 0)
+    wait_until(lambda: spark.open_count() == 0, 30, lambda: "the transactions are still open")
+
+
+def test_decided_transactions_that_timed_out_are_written_again(broker: barnabas.Broker, request: pytest.FixtureRequest) -> None:
+    spark = make_spark(broker, request, **{"kafka.transaction.timeout.ms": str(SHORT_MS)})
+    time_out(spark)
+    assert spark.committed() == []
+
+    spark.run(0, ROWS)
+
+    assert spark.committed() == ALL
+    plan = spark.plan()
+    assert plan.lost == frozenset()
+    assert plan.decided is not None and plan.decided.is_done
+
+
+@pytest.mark.parametrize("changed", [["a", "x"], ["a"], ["a", "b", "b"]])
+def test_other_rows_than_those_that_were_decided_end_the_query(
+    broker: barnabas.Broker, request: pytest.FixtureRequest, changed: list[str]
+) -> None:
+    spark = make_spark(broker, request, id=f"changed-{'-'.join(changed)}", **{"kafka.transaction.timeout.ms": str(SHORT_MS)})
+    before = spark.committed()
+    time_out(spark)
+
+    with pytest.raises(ChangedBatchError, match=r"batch 0 of the sink .* partition 0 timed out.*not deterministic"):
+        spark.task(spark.plan(), 0, 0, changed)
+    assert spark.committed() == before
+    assert spark.open_count() == 0
+
+
+def test_a_decision_too_late_for_its_transactions_is_refused(broker: barnabas.Broker, request: pytest.FixtureRequest) -> None:
+    spark = make_spark(broker, request, **{"kafka.transaction.timeout.ms": str(SHORT_MS)})
+    written = spark.task(spark.plan(), 0, 0, ["a"])
+
+    with pytest.raises(BarnabasError, match=r"partition 0 was begun .* ago.*kafka\.transaction\.timeout\.ms=1000"):
+        protocol.commit(spark.options, 0, [written._replace(begun_s=time.time() - 0.95)])
+    protocol.abort(spark.options, 0, [written])
+
+    assert spark.committed() == []
+
+
+def test_another_query_is_refused(spark: Spark) -> None:
+    spark.run(0, ROWS)
+    plan = spark.plan()
+
+    with pytest.raises(LedgerError, match=f"belongs to the query {QUERY}, not to other"):
+        spark.task(plan, 1, 0, ["d"], query="other")
+    assert spark.committed() == ALL
+
+
+def test_an_old_copy_of_the_checkpoint_is_refused(spark: Spark) -> None:
+    spark.run(4, ROWS)
+
+    with pytest.raises(LedgerError, match=r"Spark runs batch 3, and the sink .* has batch 4 already"):
+        spark.task(spark.plan(), 3, 0, ["d"])
+
+
+def test_a_ledger_that_is_not_compacted_is_refused(broker: barnabas.Broker, request: pytest.FixtureRequest) -> None:
+    spark = make_spark(broker, request)
+    options = spark.options._replace(ledger=spark.topic)
+
+    with pytest.raises(OptionError, match=r"has cleanup\.policy=delete: it has to be compact"):
+        protocol.recover(options)
+
+
+def test_a_timeout_above_the_brokers_is_refused(broker: barnabas.Broker, request: pytest.FixtureRequest) -> None:
+    spark = make_spark(broker, request, **{"kafka.transaction.timeout.ms": "900001"})
+
+    with pytest.raises(BarnabasError, match=r"transaction\.timeout\.ms 900001 is above the broker's"):
+        spark.task(spark.plan(), 0, 0, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("columns", "topic", "why"),
+    [
+        ({"value": ["a"], "topic": [None]}, None, "a row has no topic"),
+        ({"value": ["a"], "topic": ["missing"]}, None, "topic missing does not exist"),
+        ({"value": ["a"], "partition": [3]}, "bad", "topic bad has 3 partitions: there is no partition 3"),
+        ({"value": ["a"], "partition": [-1]}, "bad", "a row has a negative partition"),
+        ({"value": ["a" * 2_000_000]}, "bad", "a record is larger than the topic's max.message.bytes"),
+    ],
+)
+def test_a_bad_row_ends_its_task_and_leaves_nothing(
+    broker: barnabas.Broker, columns: dict[str, list[object]], topic: str | None, why: str
+) -> None:
+    broker.create_topic("bad", PARTITIONS, exist_ok=True)
+    spark = Spark(broker, "bad")
+    options = spark.options._replace(topic=topic)
+    types = {"value": pa.string(), "topic": pa.string(), "partition": pa.int32()}
+    good = pa.record_batch({"value": ["good"], "topic": ["bad"], "partition": pa.array([0], pa.int32())})
+    bad = pa.record_batch({name: pa.array(values, types[name]) for name, values in columns.items()})
+
+    with pytest.raises(BarnabasError, match=why):
+        protocol.write(options, spark.plan(), Work(QUERY, 0, 0, 1), [good, bad])
+    assert spark.open_count() == 0
+    assert spark.committed() == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "why"),
+    [
+        ({"topic": "t", "id": "s"}, "kafka.bootstrap.servers is ''"),
+        ({"kafka.bootstrap.servers": "h:1", "topic": "t"}, "the option 'id' is missing"),
+        ({"kafka.bootstrap.servers": "h:1", "id": "a b"}, "id is 'a b'"),
+        ({"kafka.bootstrap.servers": "h:1", "id": "s", "topik": "t"}, "unknown option 'topik'"),
+        ({"kafka.bootstrap.servers": "h:1", "id": "s", "kafka.compression.type": "rar"}, "kafka.compression.type is 'rar'"),
+        ({"kafka.bootstrap.servers": "h:1", "id": "s", "kafka.transaction.timeout.ms": "1"}, "a whole number from 1000"),
+    ],
+)
+def test_a_wrong_option_is_named(texts: dict[str, str], why: str) -> None:
+    with pytest.raises(OptionError) as raised:
+        read_options(texts)
+    assert why in str(raised.value)
+
+
+def test_rows_of_no_known_column_are_refused() -> None:
+    from barnabas.spark.sink.rows import check_schema
+
+    for fields, topic, why in (
+        ({"key": "string"}, "t", "no column 'value'"),
+        ({"value": "string"}, None, "no topic"),
+        ({"value": "int"}, "t", "'value' is int: it has to be string or binary"),
+        ({"value": "string", "headers": "string"}, "t", "'headers' is string"),
+    ):
+        with pytest.raises(RowError, match=why):
+            check_schema(fields, topic)
