@@ -13,6 +13,7 @@ from typing import Any
 
 from protocol import codec
 from protocol.apis import APIS
+from tests.attack.guard import Way
 from tests.attack.target import AttackedBroker
 from tests.support.wire import WireClient, frame
 
@@ -57,10 +58,12 @@ class Attacker:
     steps: list[Step] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     """What an attack found wrong in the answers, one line each."""
+    notes: list[str] = field(default_factory=list)
+    """What an attack has measured itself, one line each."""
     suspects: list[bytes] = field(default_factory=list)
     """Frames sent shortly before the first traceback came into the log."""
-    port: int = 0
-    """Of the listener that is attacked; 0 for that of clients."""
+    ways: Iterator[Way] | None = None
+    """To the listeners that are attacked, each for one connection; by default that of the broker's clients."""
     address: str = ATTACKER_ADDRESS
 
     def count(self, full: int, at_least: int = 1) -> int:
@@ -80,13 +83,22 @@ class Attacker:
             self.steps.append(Step(name, start_ns, time.monotonic_ns()))
 
     def connect(self, timeout_s: float = ANSWER_TIMEOUT_S) -> socket.socket:
-        listener = (self.broker.host, self.port or self.broker.port)
-        connected = socket.create_connection(listener, timeout_s, source_address=(self.address, 0))
+        """A connection by the next way, logged in if that leads there. `timeout_s` counts from then on."""
+        way = self.broker.way if self.ways is None else next(self.ways)
+        connected = way.enter(self.dial(way.port))
+        connected.settimeout(timeout_s)
+        return connected
+
+    def dial(self, port: int, timeout_s: float = ANSWER_TIMEOUT_S) -> socket.socket:
+        """A bare connection."""
+        connected = socket.create_connection((self.broker.host, port), timeout_s, source_address=(self.address, 0))
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connected
 
     def client(self) -> WireClient:
-        return WireClient(self.broker.host, self.broker.port, timeout_s=ANSWER_TIMEOUT_S)
+        """Of the broker's clients, logged in where they have to be."""
+        way = self.broker.way
+        return WireClient(self.broker.host, way.port, timeout_s=ANSWER_TIMEOUT_S, enter=way.enter)
 
     def ask(self, name: str, message: Any, version: int, *, connection: socket.socket | None = None) -> None:
         """Send one request as a step of this name and drop its answer, which may be large. A closed connection is an answer too."""

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tests.attack import connection_attacks, group_attacks, memory_attacks, mutation_attacks, request_attacks, wide_attacks
+from tests.attack import (
+    connection_attacks,
+    group_attacks,
+    memory_attacks,
+    mutation_attacks,
+    request_attacks,
+    stranger_attacks,
+    wide_attacks,
+)
 from tests.attack.attacker import Attacker
 
 
@@ -52,3 +60,22 @@ ATTACKS = (
     Attack("wide-arrays", wide_attacks.widen_every_array),
     Attack("mutations", mutation_attacks.send_mutated_requests, kept_mb=40, is_quick=True),
 )
+
+STRANGERS = (
+    Attack("handshake-storm", stranger_attacks.storm_with_handshakes),
+    Attack("limited-storm", stranger_attacks.storm_above_the_rate, settings=stranger_attacks.LIMITED),
+    Attack("login-storm", stranger_attacks.storm_with_logins, is_quick=True),
+    Attack("token-flood", stranger_attacks.flood_with_tokens, is_quick=True),
+    Attack("mutated-logins", stranger_attacks.mutate_logins, is_quick=True),
+    Attack("half-logins", stranger_attacks.hold_half_handshakes, is_quick=True),
+    Attack("slow-logins", stranger_attacks.dribble_logins),
+    Attack("huge-logins", stranger_attacks.send_huge_frames, is_quick=True),
+    Attack("cut-records", stranger_attacks.cut_records, is_quick=True),
+    Attack("half-frames", memory_attacks.send_half_frames),
+    Attack("unfinished-frames", memory_attacks.send_unfinished_frames, settings=memory_attacks.SMALL_MEMORY),
+    Attack("other-protocols", connection_attacks.speak_other_protocols, is_quick=True),
+    Attack("resets", connection_attacks.reset_connections, is_quick=True),
+    Attack("half-open", connection_attacks.hold_half_open),
+    Attack("mutations", mutation_attacks.send_mutated_requests, is_quick=True),
+)
+"""Before authentication, at a broker with a Guard. The second half are those of above, from connections that are not logged in."""

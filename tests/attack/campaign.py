@@ -7,14 +7,16 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from tests.attack.attacker import Attacker, Step
 from tests.attack.attacks import ATTACKS, Attack
 from tests.attack.canary import with_left_out
+from tests.attack.guard import Guard
 from tests.attack.loop_meter import Hold, between, read_holds
 from tests.attack.report import DESCRIPTORS_SPARE, RETURNED_MB, Latency, Row, StepHold, latency_of
-from tests.attack.target import AttackedBroker, Vitals
+from tests.attack.target import AttackedBroker, Vitals, quiet_port
 
 QUIET_S = 0.5  # beside the canary alone, before an attack: what memory and descriptors are compared with
 SETTLE_INTERVAL_S = 0.2
@@ -25,6 +27,17 @@ FULL_SECONDS = 900
 SETTLE_FULL_S, SETTLE_SHORT_S = 60.0, 10.0
 SETTLED_FULL_MB = 5.0
 """A full campaign waits until memory is back but for this, not only until it is no fault any more: else it would not tell what stays."""
+
+
+class Door(Enum):
+    """How attackers come to the broker."""
+
+    OPEN = "open"
+    """Nobody is asked who he is."""
+    LOGGED_IN = "logged in"
+    """By TLS and SASL, with an authorizer and rights."""
+    STRANGERS = "strangers"
+    """Up to the login, by each kind of listener in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +55,7 @@ class Plan:
     """Memory is back when no more is left of what an attack took, beside what the broker may keep."""
     with_census: bool = False
     """The broker writes what its memory consists of, once the row is made."""
+    door: Door = Door.OPEN
 
     @classmethod
     def of_length(cls, seconds: float, attacks: int, seed: int, *, is_shared: bool = False, with_stacks: bool = False) -> Plan:
@@ -90,7 +104,9 @@ class Campaign:
     def _new_broker(self, attack: Attack) -> AttackedBroker:
         self._brokers += 1
         name = "shared" if self._plan.is_shared and not attack.settings else attack.name
-        return AttackedBroker(self._directory / f"{self._brokers:02}-{name}", attack.settings, with_stacks=self._plan.with_stacks)
+        guard = None if self._plan.door is Door.OPEN else Guard(quiet_port)
+        directory = self._directory / f"{self._brokers:02}-{name}"
+        return AttackedBroker(directory, attack.settings, with_stacks=self._plan.with_stacks, guard=guard)
 
     def _strike(self, broker: AttackedBroker, attack: Attack) -> Row:
         plan = self._plan
@@ -100,6 +116,9 @@ class Campaign:
         attacker = Attacker(
             broker, random.Random(f"{plan.seed} {attack.name}"), plan.scale, deadline_s=time.monotonic() + plan.attack_seconds
         )
+        if plan.door is Door.STRANGERS:
+            assert broker.guard is not None
+            attacker.ways = broker.guard.strangers()
         start_ns = time.monotonic_ns()
         try:
             attack.run(attacker)
@@ -167,6 +186,7 @@ class Campaign:
             serves=serves,
             failures=attacker.failures,
             steps=[_step_hold(step, holds) for step in attacker.steps],
+            notes=attacker.notes,
         )
 
 

@@ -6,6 +6,7 @@ import random
 import socket
 import struct
 import time
+from contextlib import suppress
 
 from protocol import codec
 from protocol.messages.metadata import MetadataRequest
@@ -39,7 +40,7 @@ def flood_connections(attacker: Attacker) -> None:
     """Connections beyond the limit of their address."""
     held = [attacker.connect() for _ in range(FLOOD_LIMIT)]
     for _ in range(attacker.count(FLOOD)):
-        with attacker.connect() as connection:
+        with attacker.dial(attacker.broker.way.port) as connection:
             attacker.note(_is_open(connection))
     for connection in held:
         connection.close()
@@ -93,7 +94,8 @@ def hold_half_open(attacker: Attacker) -> None:
     for connection in connections:
         connection.sendall(source.choice((b"", b"\x00", b"\x00\x00\x01\x00", struct.pack(">ihh", 200, 3, 9))))
         if source.random() < 0.3:
-            connection.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # the broker may have closed a stranger's
+                connection.shutdown(socket.SHUT_WR)
         attacker.tally.silent += 1
     time.sleep(max(10 * attacker.scale, 1))
     for connection in connections:

@@ -7,6 +7,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 from protocol import codec
 from protocol.compression import Compression, compress
@@ -36,7 +37,7 @@ def send_half_frames(attacker: Attacker) -> None:
     """Large frames whose connections close before their end."""
     chunk = bytes(CHUNK_BYTES)
     for _ in range(attacker.count(25, at_least=4)):
-        with attacker.connect() as connection:
+        with suppress(OSError), attacker.connect() as connection:  # a stranger's is refused by its size
             connection.sendall(struct.pack(">ihhih", FRAME_BYTES, 0, 7, 1, -1))
             for _ in range(SENT_BYTES // CHUNK_BYTES):
                 connection.sendall(chunk)
@@ -54,8 +55,8 @@ def send_unfinished_frames(attacker: Attacker) -> None:
         held.append(connection)
         try:
             connection.sendall(struct.pack(">ihhih", SMALL_FRAME_LIMIT, 0, 7, 1, -1) + part)
-        except TimeoutError:
-            pass  # the broker reads no more of it: as it should
+        except OSError:
+            pass  # the broker reads no more of it, or has refused a stranger's by its size: as it should
         attacker.tally.silent += 1
     time.sleep(max(15 * attacker.scale, 2))
     for connection in held:

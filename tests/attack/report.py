@@ -67,6 +67,7 @@ class Row:
     serves: bool
     failures: list[str]
     steps: list[StepHold] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def faults(self) -> list[str]:
@@ -134,6 +135,11 @@ def slow_steps(rows: Sequence[Row]) -> str:
     if len(slow) > STEPS_SHOWN:
         lines.append(f"| | | and {len(slow) - STEPS_SHOWN} more |")
     return "\n".join(lines)
+
+
+def notes(rows: Sequence[Row]) -> str:
+    """What the attacks have measured themselves."""
+    return "\n".join(f"{row.name}: {note}" for row in rows for note in row.notes)
 
 
 def growth(rows: Sequence[Row]) -> str:

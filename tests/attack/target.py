@@ -25,6 +25,7 @@ from protocol.messages.produce import PartitionProduceData, ProduceRequest, Topi
 from protocol.records import SimpleRecord, build_batch
 from tests.attack.canary import CanaryProcess
 from tests.attack.echo import EchoProcess
+from tests.attack.guard import Guard, Way, stay_outside
 from tests.attack.launcher import CENSUS_FILE, NO_STACKS
 from tests.support.broker import BrokerProcess
 from tests.support.wire import WireClient
@@ -75,9 +76,15 @@ def quiet_port() -> int:
 class AttackedBroker(BrokerProcess):
     """A broker with a meter on its loop, canaries beside it, and the topics that attacks and honest producers use."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, with_stacks: bool = False) -> None:
-        super().__init__(directory, {**SETTINGS, **(settings or {})})
-        self.port = quiet_port()
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str] | None = None, *, with_stacks: bool = False, guard: Guard | None = None
+    ) -> None:
+        of_guard = {} if guard is None else guard.settings(directory)
+        super().__init__(directory, {**SETTINGS, **of_guard, **(settings or {})})
+        self.guard = guard
+        self.port = quiet_port() if guard is None else guard.port("PLAINTEXT")
+        self.way = Way("PLAINTEXT", self.port, stay_outside) if guard is None else guard.logged_in()
+        """By which clients come, and attackers if they have no other."""
         self.holds_path = directory / "holds.bin"
         self.stacks_path = directory / "stacks.txt"
         self._with_stacks = with_stacks
@@ -99,6 +106,8 @@ class AttackedBroker(BrokerProcess):
             topics.append(CreatableTopic(name=REWRITTEN_TOPIC, num_partitions=1, replication_factor=1, configs=configs))
             answer = client.request(CreateTopicsRequest(topics=topics), 7)
             assert all(topic.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS) for topic in answer.topics)
+            if self.guard is not None:
+                self.guard.give_rights(client)
         self._warm_up()
         self.start_canary("small")
         self.start_canary("echo")

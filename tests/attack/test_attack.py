@@ -5,22 +5,28 @@ Timings are printed by `make attack`, and never asserted.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.attack.attacks import ATTACKS, Attack
-from tests.attack.campaign import FULL_SECONDS, Campaign, Plan
+from tests.attack.attacks import ATTACKS, STRANGERS, Attack
+from tests.attack.campaign import FULL_SECONDS, Campaign, Door, Plan
 from tests.attack.report import RETURNED_MB, Row
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="reads the broker's state from /proc, as Linux has it")
 
 QUICK = [attack for attack in ATTACKS if attack.is_quick]
+QUICK_STRANGERS = [attack for attack in STRANGERS if attack.is_quick]
+OF_THE_LOGGED_IN = [attack for attack in QUICK if attack.name in ("dribble", "other-protocols", "pipelined-leaves", "mutations")]
 PLAN = Plan(seed=8, scale=0.02, attack_seconds=10.0, settle_s=60.0, is_shared=True)
 
 
-def test_the_broker_withstands_a_short_campaign(tmp_path: Path) -> None:
-    rows = list(Campaign(tmp_path, PLAN, QUICK).run())
+@pytest.mark.parametrize(
+    ("door", "attacks"), [(Door.OPEN, QUICK), (Door.LOGGED_IN, OF_THE_LOGGED_IN), (Door.STRANGERS, QUICK_STRANGERS)], ids=list(Door)
+)
+def test_the_broker_withstands_a_short_campaign(tmp_path: Path, door: Door, attacks: list[Attack]) -> None:
+    rows = list(Campaign(tmp_path, replace(PLAN, door=door), attacks).run())
 
     assert {row.name: row.faults for row in rows if row.faults} == {}
     assert all(row.answered + row.closed + row.silent for row in rows), "an attack sent nothing"

@@ -19,13 +19,19 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
 
+from protocol.apis import DECLARED
+from protocol.errors import ErrorCode
+from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from protocol.uvarint import uvarint
 from tests.support.broker import BrokerProcess
 from tests.support.secured import FILES, PROTOCOLS, Secured
+from tests.support.wire import WireClient
 
 RECORDS = 2_000
 VALUE = b"v" * 1_000
 LARGE = b"l" * 900_000
 PATIENCE_S = 20.0
+SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 _KEY, _CHAIN = "listener.name.ssl.ssl.keystore.key", "listener.name.ssl.ssl.keystore.certificate.chain"
 
 
@@ -132,6 +138,37 @@ def test_before_the_login_nothing_else_is_served(broker: BrokerProcess, secured:
         assert connection.recv(100) == b""
 
     _wait_for_line(broker, "Unexpected Kafka request of type METADATA during SASL handshake")
+
+
+@pytest.mark.parametrize("has_handshake", [False, True])
+def test_no_api_is_served_before_the_login(broker: BrokerProcess, secured: Secured, has_handshake: bool) -> None:
+    """Before the handshake the connection ends. After it one with an error for a whole request tells ILLEGAL_SASL_STATE before the end."""
+    held, told_count = [], 0
+    for api in DECLARED.values():
+        if api.key not in (SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE):
+            client = WireClient("127.0.0.1", secured.ports["SASL_PLAINTEXT"], timeout_s=PATIENCE_S)
+            if has_handshake:
+                assert client.request(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+            client.send(api.request_class(), api.max_version)
+            held.append((api.name, client))
+
+    for name, client in held:
+        received = b""
+        while part := client.receive_raw(65536):
+            received += part
+        assert received == b"" or (has_handshake and len(received) < 100 and b"127.0.0.1" not in received), name
+        told_count += ErrorCode.ILLEGAL_SASL_STATE.to_bytes(2) in received
+        client.close()
+    assert (told_count > 20) is has_handshake, told_count
+
+
+def test_tags_of_a_header_before_the_login_are_few(broker: BrokerProcess, secured: Secured) -> None:
+    """CVE-2026-111115: they were parsed in the header, from whoever connects."""
+    tags = uvarint(20_000) + b"".join(uvarint(1000 + number) + b"\0" for number in range(20_000))
+    with WireClient("127.0.0.1", secured.ports["SASL_PLAINTEXT"], timeout_s=PATIENCE_S) as client:
+        client.send_frame(b"\0\x12\0\x03\0\0\0\0\xff\xff" + tags + b"\x02a\x02b\0")
+
+        assert client.is_closed_by_peer()
 
 
 def test_a_frame_above_the_limit_closes_before_the_login(broker: BrokerProcess, secured: Secured) -> None:

@@ -8,8 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.clients.topics import create_topic
-from tests.pipeline.spark_support import needs_java, spark
+from tests.pipeline.spark_support import kafka_options, needs_java, spark
 from tests.support.process import ServerProcess
+from tests.support.secured_cluster import Endpoint
 
 __all__ = ["spark"]
 
@@ -39,11 +40,12 @@ def test_batch_write_keeps_key_value_headers_and_partition(spark: SparkSession, 
     assert all([header.value for header in row.headers] == [row.value] for row in found)
 
 
-def test_streaming_write_copies_one_topic_into_another(spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path) -> None:
+@pytest.mark.secured
+def test_streaming_write_copies_one_topic_into_another(spark: SparkSession, endpoint: Endpoint, topic_name: str, tmp_path: Path) -> None:
     source, target = f"{topic_name}-from", f"{topic_name}-to"
     for topic in (source, target):
-        create_topic(server, topic, partitions=2)
-    kafka = {"kafka.bootstrap.servers": server.bootstrap}
+        create_topic(endpoint.server, topic, partitions=2)
+    kafka = kafka_options(endpoint)
     spark.range(1000).selectExpr("cast(id as string) value").write.format("kafka").options(topic=source, **kafka).save()
 
     records = spark.readStream.format("kafka").options(subscribe=source, startingOffsets="earliest", **kafka).load()

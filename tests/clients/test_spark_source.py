@@ -14,9 +14,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from tests.clients.topics import create_topic
-from tests.pipeline.spark_support import CHECKOUT, environment, kill_group, needs_java, produce, spark
+from tests.pipeline.spark_support import CHECKOUT, environment, kafka_options, kill_group, needs_java, produce, spark
 from tests.support.messages import Message
 from tests.support.process import LineReader, ServerProcess
+from tests.support.secured_cluster import Endpoint, plain
 
 __all__ = ["spark"]
 
@@ -30,13 +31,13 @@ def numbered(count: int, *, partitions: int = 1, first: int = 0, timestamp_ms: i
     return [Message(i % partitions, b"k%d" % i, b"%d" % i, (), timestamp_ms) for i in range(first, first + count)]
 
 
-def read(spark: SparkSession, server: ServerProcess, topic: str, **options: str) -> DataFrame:
-    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", server.bootstrap).option("subscribe", topic)
+def read(spark: SparkSession, endpoint: Endpoint, topic: str, **options: str) -> DataFrame:
+    reader = spark.read.format("kafka").options(**kafka_options(endpoint)).option("subscribe", topic)
     return reader.options(**options).load()
 
 
-def stream(spark: SparkSession, server: ServerProcess, subscription: tuple[str, str], **options: str) -> DataFrame:
-    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", server.bootstrap).option(*subscription)
+def stream(spark: SparkSession, endpoint: Endpoint, subscription: tuple[str, str], **options: str) -> DataFrame:
+    reader = spark.readStream.format("kafka").options(**kafka_options(endpoint)).option(*subscription)
     return reader.options(startingOffsets="earliest", **options).load()
 
 
@@ -52,12 +53,13 @@ def wait_until(condition: Callable[[], bool], query: StreamingQuery) -> None:
         time.sleep(POLL_INTERVAL_S)
 
 
-def test_batch_read_gives_every_column(spark: SparkSession, server: ServerProcess, topic_name: str) -> None:
-    create_topic(server, topic_name, partitions=2)
+@pytest.mark.secured
+def test_batch_read_gives_every_column(spark: SparkSession, endpoint: Endpoint, topic_name: str) -> None:
+    create_topic(endpoint.server, topic_name, partitions=2)
     now_ms = int(time.time() * 1000)
-    produce(server, topic_name, [Message(1, None, b"a", (("h", b"1"), ("h", None)), now_ms), Message(1, b"k", None, (), now_ms)])
+    produce(endpoint.server, topic_name, [Message(1, None, b"a", (("h", b"1"), ("h", None)), now_ms), Message(1, b"k", None, (), now_ms)])
 
-    rows = read(spark, server, topic_name, includeHeaders="true").orderBy("offset").collect()
+    rows = read(spark, endpoint, topic_name, includeHeaders="true").orderBy("offset").collect()
 
     assert [(row.topic, row.partition, row.offset, row.key, row.value) for row in rows] == [
         (topic_name, 1, 0, None, b"a"),
@@ -73,7 +75,7 @@ def test_batch_read_between_positions(spark: SparkSession, server: ServerProcess
     produce(server, topic_name, numbered(100, partitions=2))
     starting, ending = json.dumps({topic_name: {"0": 10, "1": -2}}), json.dumps({topic_name: {"0": -1, "1": 5}})
 
-    rows = read(spark, server, topic_name, startingOffsets=starting, endingOffsets=ending).collect()
+    rows = read(spark, plain(server), topic_name, startingOffsets=starting, endingOffsets=ending).collect()
 
     assert values(rows) == sorted([*range(20, 100, 2), *range(1, 11, 2)])
 
@@ -83,7 +85,7 @@ def test_batch_read_between_timestamps(spark: SparkSession, server: ServerProces
     start_ms = int(time.time() * 1000) - 60_000
     produce(server, topic_name, [Message(0, None, b"%d" % i, (), start_ms + i * 100) for i in range(100)])
 
-    rows = read(spark, server, topic_name, startingTimestamp=str(start_ms + 1950), endingTimestamp=str(start_ms + 3000)).collect()
+    rows = read(spark, plain(server), topic_name, startingTimestamp=str(start_ms + 1950), endingTimestamp=str(start_ms + 3000)).collect()
 
     assert values(rows) == list(range(20, 30))
 
@@ -103,18 +105,19 @@ def test_large_read_is_split_into_more_tasks_than_partitions(spark: SparkSession
     create_topic(server, topic_name)
     produce(server, topic_name, numbered(20_000))
 
-    records = read(spark, server, topic_name, minPartitions="4")
+    records = read(spark, plain(server), topic_name, minPartitions="4")
 
     assert records.rdd.getNumPartitions() == 4
     assert records.selectExpr("count(distinct offset) n", "min(offset) a", "max(offset) z").first() == Row(n=20_000, a=0, z=19_999)
 
 
+@pytest.mark.secured
 def test_available_now_reads_what_is_there_in_bounded_batches(
-    spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path
+    spark: SparkSession, endpoint: Endpoint, topic_name: str, tmp_path: Path
 ) -> None:
-    create_topic(server, topic_name, partitions=2)
-    produce(server, topic_name, numbered(1000, partitions=2))
-    records = stream(spark, server, ("subscribe", topic_name), maxOffsetsPerTrigger="400")
+    create_topic(endpoint.server, topic_name, partitions=2)
+    produce(endpoint.server, topic_name, numbered(1000, partitions=2))
+    records = stream(spark, endpoint, ("subscribe", topic_name), maxOffsetsPerTrigger="400")
 
     writer = records.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
     query = writer.trigger(availableNow=True).start(str(tmp_path / "out"))
@@ -129,7 +132,7 @@ def test_processing_time_goes_on_over_a_kill_of_the_broker(
 ) -> None:
     create_topic(own_server, topic_name, partitions=2)
     produce(own_server, topic_name, numbered(500, partitions=2))
-    writer = stream(spark, own_server, ("subscribePattern", topic_name)).writeStream.format("parquet")
+    writer = stream(spark, plain(own_server), ("subscribePattern", topic_name)).writeStream.format("parquet")
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(processingTime="200 milliseconds")
     query = writer.start(str(tmp_path / "out"))
     try:
@@ -184,7 +187,7 @@ def test_restart_from_the_checkpoint_after_a_kill_of_the_driver(
         kill_group(driver)
     before = spark.read.parquet(str(tmp_path / "out")).count()
 
-    writer = stream(spark, server, ("subscribe", topic_name)).writeStream.format("parquet")
+    writer = stream(spark, plain(server), ("subscribe", topic_name)).writeStream.format("parquet")
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
     assert writer.start(str(tmp_path / "out")).awaitTermination(QUERY_TIMEOUT_S)
 

@@ -13,8 +13,9 @@ from protocol.apis import ListenerKind
 from protocol.compression import Compression, compress
 from protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from protocol.messages.push_telemetry import PushTelemetryRequest
-from tests.attack import connection_attacks, memory_attacks
+from tests.attack import connection_attacks, memory_attacks, stranger_attacks
 from tests.attack.attacker import Attacker
+from tests.attack.campaign import Door
 from tests.broker.telemetry.pushed import double_point, gauge, int_point, metrics_data, total
 from tests.fuzz.target import FLOODER_ADDRESS, FuzzedBroker
 
@@ -68,14 +69,27 @@ BYSTANDERS: tuple[tuple[Callable[[Attacker], None], tuple[ListenerKind, ...]], .
     (push_spoiled_metrics, (CLIENT,)),
     (memory_attacks.send_unfinished_frames, (CLIENT, CONTROLLER)),
 )
+BYSTANDERS_OF_STRANGERS: tuple[tuple[Callable[[Attacker], None], tuple[ListenerKind, ...]], ...] = (
+    (connection_attacks.speak_other_protocols, (CLIENT, CONTROLLER)),
+    (connection_attacks.reset_connections, (CLIENT, CONTROLLER)),
+    (memory_attacks.send_unfinished_frames, (CLIENT, CONTROLLER)),
+    (stranger_attacks.storm_with_logins, (CLIENT,)),
+    (stranger_attacks.mutate_logins, (CLIENT,)),
+    (stranger_attacks.flood_with_tokens, (CLIENT,)),
+    (stranger_attacks.cut_records, (CLIENT,)),
+    (stranger_attacks.send_huge_frames, (CLIENT,)),
+    (stranger_attacks.hold_half_handshakes, (CLIENT,)),
+)
 ADDRESSES: Mapping[Callable[[Attacker], None], str] = {connection_attacks.flood_connections: FLOODER_ADDRESS}
 
 
 class Bystanders(threading.Thread):
     """Goes through all of them again and again until it is told to stop, but so many times at least; with 0 not at all."""
 
-    def __init__(self, broker: FuzzedBroker, seed: object, *, rounds_min: int = 1) -> None:
+    def __init__(self, broker: FuzzedBroker, seed: object, *, rounds_min: int = 1, door: Door = Door.OPEN) -> None:
         super().__init__(daemon=True)
+        self._door = door
+        self._bystanders = BYSTANDERS_OF_STRANGERS if door is Door.STRANGERS else BYSTANDERS
         self._rounds_min = rounds_min
         self._broker = broker
         self._seed = seed
@@ -85,7 +99,7 @@ class Bystanders(threading.Thread):
 
     def run(self) -> None:
         for number in itertools.count() if self._rounds_min else ():
-            for attack, listeners in BYSTANDERS:
+            for attack, listeners in self._bystanders:
                 for listener in listeners:
                     if self._must_stop.is_set() and number >= self._rounds_min:
                         return
@@ -104,7 +118,7 @@ class Bystanders(threading.Thread):
             random.Random(f"{self._seed} {attack.__name__} {listener.value} {number}"),
             SCALE,
             deadline_s=time.monotonic() + ATTACK_MAX_S,
-            port=self._broker.port_of(listener),
+            ways=self._broker.ways(listener, self._door),
             address=ADDRESSES.get(attack, "127.0.0.9"),
         )
         try:

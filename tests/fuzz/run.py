@@ -13,15 +13,16 @@ from typing import NamedTuple
 
 from protocol.apis import ListenerKind
 from tests.attack.attacker import Attacker
-from tests.attack.campaign import BEGIN_NS, PARTED_NS, QUIET_S, SETTLE_INTERVAL_S
+from tests.attack.campaign import BEGIN_NS, PARTED_NS, QUIET_S, SETTLE_INTERVAL_S, Door
 from tests.attack.canary import with_left_out
+from tests.attack.guard import Guard
 from tests.attack.loop_meter import Hold, between, read_holds
 from tests.attack.mutation_attacks import make_topics
 from tests.attack.report import DESCRIPTORS_SPARE, RETURNED_MB, Latency, latency_of
-from tests.attack.target import Vitals
+from tests.attack.target import Vitals, quiet_port
 from tests.fuzz.bystanders import Bystanders
 from tests.fuzz.inputs import Density, Input, Inputs, Known, Stage, apis_for
-from tests.fuzz.sender import Findings, Sender
+from tests.fuzz.sender import Findings, Sender, judge_answer, judge_stranger
 from tests.fuzz.target import FuzzedBroker
 
 SENDERS = {ListenerKind.CLIENT: 5, ListenerKind.CONTROLLER: 3}
@@ -45,6 +46,7 @@ class Plan(NamedTuple):
     seconds: float | None = None
     with_stacks: bool = False
     with_bystanders: bool = True
+    door: Door = Door.OPEN
 
 
 class Culprits(NamedTuple):
@@ -106,7 +108,8 @@ class Run:
     def __init__(self, directory: Path, stage: Stage, plan: Plan) -> None:
         self._stage = stage
         self._plan = plan
-        self._broker = FuzzedBroker(directory / stage, with_stacks=plan.with_stacks)
+        guard = None if plan.door is Door.OPEN else Guard(quiet_port, has_controllers=True)
+        self._broker = FuzzedBroker(directory / stage, with_stacks=plan.with_stacks, guard=guard)
         self._findings = Findings()
         self._deadline_s: float | None = None
         self._has_ended = threading.Event()
@@ -140,10 +143,13 @@ class Run:
         senders = []
         for listener, count in SENDERS.items():
             inputs = Inputs(self._plan.seed, listener, self._stage, known)
-            attacker = Attacker(self._broker, random.Random(0), 1.0, deadline_s=0.0, port=self._broker.port_of(listener))
             count = min(count, len(apis_for(listener, self._stage)))
-            senders += [Sender(attacker.connect, self._rounds(inputs, part, count), self._is_over, self._findings) for part in range(count)]
-        bystanders = Bystanders(self._broker, self._plan.seed, rounds_min=int(self._plan.with_bystanders))
+            for part in range(count):
+                ways = self._broker.ways(listener, self._plan.door)
+                attacker = Attacker(self._broker, random.Random(0), 1.0, deadline_s=0.0, ways=ways)
+                judge = judge_stranger if self._plan.door is Door.STRANGERS else judge_answer
+                senders.append(Sender(attacker.connect, self._rounds(inputs, part, count), self._is_over, self._findings, judge))
+        bystanders = Bystanders(self._broker, self._plan.seed, rounds_min=int(self._plan.with_bystanders), door=self._plan.door)
         for thread in (*senders, bystanders):
             thread.start()
         return senders, bystanders

@@ -21,6 +21,10 @@ from tests.fuzz.inputs import Input
 
 PARKED_BY_RIGHT = frozenset((0, 1, 11, 14))
 """Produce (no answer with acks=0), Fetch, JoinGroup, SyncGroup: their clients say how long they wait."""
+LOGIN_KEYS = (17, 18, 36)
+"""SaslHandshake, ApiVersions, SaslAuthenticate."""
+SASL_AUTHENTICATE = 36
+ILLEGAL_SASL_STATE = (34).to_bytes(2)
 PATIENCE_S = 0.1
 """For an answer to one of these."""
 ANSWER_TIMEOUT_S = 90.0
@@ -68,13 +72,23 @@ class Findings:
             self.failures.append(f"{what}: {found}: {found.data[:SHOWN_BYTES_MAX].hex()}")
 
 
+Judge = Callable[[Input, bytes], str | None]
+"""What is wrong with the answer to an input; None if nothing is."""
+
+
 class Sender(threading.Thread):
     """One connection at a time, opened anew when the broker has closed it. Ends with its inputs or at `is_over`."""
 
     def __init__(
-        self, connect: Callable[[float], socket.socket], inputs: Iterator[Input], is_over: Callable[[], bool], findings: Findings
+        self,
+        connect: Callable[[float], socket.socket],
+        inputs: Iterator[Input],
+        is_over: Callable[[], bool],
+        findings: Findings,
+        judge: Judge | None = None,
     ) -> None:
         super().__init__(daemon=True)
+        self._judge = judge or judge_answer
         self._connect = connect
         self._inputs = inputs
         self._is_over = is_over
@@ -120,8 +134,8 @@ class Sender(threading.Thread):
             self._connection.settimeout(ANSWER_TIMEOUT_S)
             with suppress(BrokenPipeError, ConnectionResetError):  # it has closed before all was sent: its answer may be there
                 self._connection.sendall(found.data)
-                if found.ends:
-                    self._connection.shutdown(socket.SHUT_WR)
+                if found.ends:  # not SSLSocket's own, which would forget that there is TLS
+                    socket.socket.shutdown(self._connection, socket.SHUT_WR)
             self._connection.settimeout(timeout_s)
             answer = receive_frame(self._connection)
         except TimeoutError:
@@ -132,33 +146,46 @@ class Sender(threading.Thread):
             return Outcome.CLOSED
         if answer is None:
             return Outcome.CLOSED
-        self._judge_answer(found, answer)
+        fault = self._judge(found, answer)
+        if fault is not None:
+            self._findings.fail(found, fault)
         return Outcome.ANSWERED
-
-    def _judge_answer(self, found: Input, answer: bytes) -> None:
-        """It must be of the API, the version and the correlation id that the input has named, and complete."""
-        key, version = struct.unpack_from(">hh", found.data, 4)
-        api = DECLARED.get(key)
-        if api is None or len(answer) < 4:
-            self._findings.fail(found, f"answered with {answer[:SHOWN_BYTES_MAX].hex()}")
-            return
-        if answer[:4] != found.data[8:12]:
-            self._findings.fail(found, "answered with another correlation id")
-        elif len(answer) <= DECODED_BYTES_MAX:
-            known = version if api.serves(version) else 0  # of ApiVersions, which answers an unknown version so
-            try:
-                position = skip_tags(memoryview(answer), 4) if api.response_header_version(known) >= 1 else 4
-                end = codec.decode(api.response_class, known, answer, position)[1]
-            except (DecodeError, ValueError) as error:
-                self._findings.fail(found, f"its answer cannot be read ({error})")
-                return
-            if end != len(answer):
-                self._findings.fail(found, f"{len(answer) - end} bytes behind its answer")
 
     def _close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def judge_answer(found: Input, answer: bytes) -> str | None:
+    """What is wrong with it: it must be of the API, the version and the correlation id that the input has named, and complete."""
+    key, version = struct.unpack_from(">hh", found.data, 4)
+    api = DECLARED.get(key)
+    if api is None or len(answer) < 4:
+        return f"answered with {answer[:SHOWN_BYTES_MAX].hex()}"
+    if answer[:4] != found.data[8:12]:
+        return "answered with another correlation id"
+    if len(answer) <= DECODED_BYTES_MAX:
+        known = version if api.serves(version) else 0  # of ApiVersions, which answers an unknown version so
+        try:
+            position = skip_tags(memoryview(answer), 4) if api.response_header_version(known) >= 1 else 4
+            end = codec.decode(api.response_class, known, answer, position)[1]
+        except (DecodeError, ValueError) as error:
+            return f"its answer cannot be read ({error})"
+        if end != len(answer):
+            return f"{len(answer) - end} bytes behind its answer"
+    return None
+
+
+def judge_stranger(found: Input, answer: bytes) -> str | None:
+    """As `judge_answer`, of somebody who has not logged in: only a login is answered, and what comes after a SaslHandshake, by an error.
+    A token without a header, after a handshake of version 0, is no request: it has no such answer."""
+    (key,) = struct.unpack_from(">h", found.data, 4)
+    if key not in LOGIN_KEYS and ILLEGAL_SASL_STATE not in answer:
+        return f"answered before the login with {answer[:SHOWN_BYTES_MAX].hex()}"
+    if key == SASL_AUTHENTICATE and answer[4:6] == b"\0\0":
+        return "logged in"
+    return judge_answer(found, answer)
 
 
 def _may_park(found: Input) -> bool:

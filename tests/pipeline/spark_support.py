@@ -24,6 +24,7 @@ from pipeline.session import open_session
 from tests.support.messages import Message
 from tests.support.process import ServerProcess, cache_dir
 from tests.support.requirements import needs
+from tests.support.secured_cluster import Endpoint
 
 INSTALL_JAVA = "sudo apt-get install -y openjdk-17-jdk-headless maven"
 COMMAND_TIMEOUT_S = 300
@@ -46,6 +47,11 @@ def spark() -> Iterator[SparkSession]:
     session = open_session("tests", master=MASTER, settings=SESSION_SETTINGS, cache_dir=cache_dir() / "barnabas")
     yield session
     session.stop()
+
+
+def kafka_options(endpoint: Endpoint) -> dict[str, str]:
+    """Of Spark's source and sink: a Java client's properties, each after `kafka.`."""
+    return {f"kafka.{name}": value for name, value in endpoint.java.items()}
 
 
 def pipeline_command(command: str, server: ServerProcess, *arguments: str, master: str = MASTER) -> list[str]:

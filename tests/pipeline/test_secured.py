@@ -1,4 +1,4 @@
-"""The archive and replay jobs against a secured broker, by the administrator's file for Java that `secure init` has made."""
+"""The archive and replay jobs against a secured broker, by the file for Java of a user that may read one topic and write the other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from config.loading import read_properties
-from tests.broker.test_secure_command import Secured, librdkafka, run_init
+from tests.broker.test_secure_command import Secured, librdkafka, run, run_init
 from tests.pipeline.spark_support import CHECKOUT, COMMAND_TIMEOUT_S, DRIVER_MEMORY, MASTER, environment, needs_java
 from tests.support.ports import neighbours
 
@@ -25,6 +25,8 @@ def test_topics_are_archived_and_replayed_over_tls_and_sasl(tmp_path: Path) -> N
     try:
         send(directory, "orders", RECORDS)
         send(directory, "again", 0)
+        made = run("secure", "add-user", "archivist", "--read", "orders", "--write", "again", "--directory", str(directory))
+        assert made.returncode == 0, made.stderr
         archived = run_job("archive", directory, "--topics", "orders", "--to", str(tmp_path / "archive"))
         replayed = run_job("replay", directory, "--from", str(tmp_path / "archive"), "--topic", "again", "--source-topic", "orders")
     finally:
@@ -32,7 +34,7 @@ def test_topics_are_archived_and_replayed_over_tls_and_sasl(tmp_path: Path) -> N
 
     assert archived.returncode == 0, archived.stderr
     assert replayed.returncode == 0, replayed.stderr
-    password = read_properties(directory / "client.properties")["sasl.jaas.config"].split('"')[3]
+    password = read_properties(directory / "archivist.properties")["sasl.jaas.config"].split('"')[3]
     assert password not in archived.stdout + archived.stderr + replayed.stdout + replayed.stderr
 
 
@@ -45,7 +47,7 @@ def send(directory: Path, topic: str, count: int) -> None:
 
 
 def run_job(command: str, directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    words = ["--command-config", str(directory / "client.properties"), "--master", MASTER, "--conf", DRIVER_MEMORY, *arguments]
+    words = ["--command-config", str(directory / "archivist.properties"), "--master", MASTER, "--conf", DRIVER_MEMORY, *arguments]
     return subprocess.run(
         [sys.executable, "-m", "broker.cli.main", "pipeline", command, *words],
         cwd=CHECKOUT,

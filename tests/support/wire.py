@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -18,10 +19,20 @@ CLIENT_ID = "wire-test"
 class WireClient:
     """One connection. Requests may be sent ahead of reading answers; `receive` returns them in order."""
 
-    def __init__(self, host: str, port: int, *, timeout_s: float = TIMEOUT_S, source_host: str | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        source_host: str | None = None,
+        enter: Callable[[socket.socket], socket.socket] | None = None,
+    ) -> None:
+        """`enter` is given the connected socket, and returns the one to speak over: TLS, a login."""
         source = None if source_host is None else (source_host, 0)
-        self._socket = socket.create_connection((host, port), timeout=timeout_s, source_address=source)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected = socket.create_connection((host, port), timeout=timeout_s, source_address=source)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connected if enter is None else enter(connected)
         self._sent: list[tuple[int, int]] = []  # API key and version of the requests that are not answered yet
 
     def __enter__(self) -> WireClient:
@@ -68,6 +79,13 @@ class WireClient:
         """The next frame without its size. EOFError at the connection's end."""
         (size,) = struct.unpack(">i", self._receive_exactly(4))
         return self._receive_exactly(size)
+
+    def receive_raw(self, size: int) -> bytes:
+        """What has come, so many bytes at most; nothing at the connection's end."""
+        try:
+            return self._socket.recv(size)
+        except ConnectionResetError:
+            return b""
 
     def is_closed_by_peer(self) -> bool:
         """Wait for the server to close; False if it says something instead. TimeoutError when it does neither."""
