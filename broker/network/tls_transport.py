@@ -115,6 +115,10 @@ class TlsTransport(asyncio.BufferedProtocol):
         inner, self._inner = self._inner, None
         if inner is not None:
             inner.connection_lost(exc)
+        # The outbox has closed it, but a connection that the limits refused has none. A layer that is left to the collector would close the
+        # descriptor once more, whoever has it by then.
+        if self.layer is not None:
+            self.layer.close()
 
     def pause_writing(self) -> None:
         if self.layer is not None:

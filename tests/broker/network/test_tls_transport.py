@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import ssl
+import warnings
 from contextlib import suppress
 from typing import Any
 
@@ -166,6 +168,26 @@ def test_who_does_not_finish_the_handshake_is_closed_in_time(sent: bytes) -> Non
             writer.close()
 
     run(test)
+
+
+def test_the_descriptor_of_a_refused_connection_is_closed_once() -> None:
+    """It was closed again by the collector, whoever had it by then: a flood of refused connections ended the broker, whose log directory
+    had lost its descriptor."""
+
+    async def test() -> None:
+        async with serving(echo, make_secure=make_secure(), authenticator=authenticator(), max_connections_per_ip=0) as harness:
+            for _ in range(10):
+                reader, writer = await harness.connect()
+                with suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+                writer.close()
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", ResourceWarning)
+        run(test)
+        gc.collect()
+
+    assert [str(each.message) for each in found if "unclosed <socket" in str(each.message)] == []
 
 
 def test_the_principal_is_the_name_of_the_certificate() -> None:
