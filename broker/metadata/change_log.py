@@ -12,7 +12,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from broker.metadata.cluster_state import RESOURCE_TOPIC
+from broker.metadata.cluster_state import RESOURCE_BROKER, RESOURCE_TOPIC
+from broker.metadata.config_entries import is_secret_of_broker
 from broker.observability.limited_log import EVENT_LINES_MAX, LimitedLog
 from broker.observability.log_fields import Fields
 from protocol.errors import ErrorCode, KafkaError
@@ -41,6 +42,9 @@ log = logging.getLogger("barnabas.cluster")
 
 LOOKED_AT_CONFIGS_MAX = 100
 """Settings that a line may name, more than it has room for. A resource may come with 90,000 of them."""
+
+HIDDEN = "(redacted)"
+"""In place of a secret, as in Kafka (ConfigurationControlManager.replay)."""
 
 _SET = 0
 _OPERATION_SIGNS = {0: "=", 2: "+=", 3: "-="}  # SET, APPEND, SUBTRACT; DELETE has no value
@@ -181,12 +185,14 @@ def _quota_change(op: OpData) -> str:
 
 
 def _changes(resource: Any) -> str:
-    return ",".join(map(_change, resource.configs[:LOOKED_AT_CONFIGS_MAX]))
+    is_of_broker = resource.resource_type == RESOURCE_BROKER
+    return ",".join(_change(config, is_of_broker) for config in resource.configs[:LOOKED_AT_CONFIGS_MAX])
 
 
-def _change(config: Any) -> str:
-    """Formats one change. AlterConfigs has no operations: it sets every config that it names."""
+def _change(config: Any, is_of_broker: bool) -> str:
+    """Formats one change. AlterConfigs has no operations: it sets every config that it names. Only brokers have secrets."""
     operation = getattr(config, "config_operation", _SET)
     if operation not in _OPERATION_SIGNS:
         return f"{config.name} deleted"
-    return f"{config.name}{_OPERATION_SIGNS[operation]}{config.value}"
+    value = HIDDEN if is_of_broker and is_secret_of_broker(config.name) else config.value
+    return f"{config.name}{_OPERATION_SIGNS[operation]}{value}"

@@ -236,6 +236,15 @@ class ConfigDescriber:
         )
 
 
+def is_secret_of_broker(name: str) -> bool:
+    """Whether the value of a broker config may not be told: a password, also a listener's, or a config of unknown type, which may hold one.
+
+    Source: KafkaConfigSchema.isSensitive."""
+    listener_config = _LISTENER_CONFIG.fullmatch(name)
+    known = _find_broker_property(listener_config[1] if listener_config else name)
+    return known is None or known.is_sensitive
+
+
 def _find_broker_property(name: str) -> Property | None:
     return SERVER_PROPERTIES.get(name) or DYNAMIC_ONLY_PROPERTIES.get(name)
 

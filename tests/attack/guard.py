@@ -71,6 +71,7 @@ class Guard:
             "sasl.oauthbearer.expected.audience": "brokers",
             "authorizer.class.name": STANDARD_AUTHORIZER,
             "super.users": f"User:ANONYMOUS;User:{ADMIN}",
+            "delegation.token.secret.key": "of the tokens",
         }
         for listener in ("sasl_plaintext", "sasl_ssl"):
             settings[f"listener.name.{listener}.plain.sasl.jaas.config"] = jaas

@@ -154,6 +154,30 @@ async def test_a_refused_config_s_value_is_not_told(tmp_path: Path, caplog: pyte
     assert "secret" not in message
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("listener.name.x.ssl.keystore.password", "secret", "(redacted)"),
+        ("listener.name.x.plain.sasl.jaas.config", 'Module required password="secret";', "(redacted)"),
+        ("ssl.keystore.key", "secret", "(redacted)"),
+        ("delegation.token.master.key", "secret", "(redacted)"),  # of unknown type: Kafka 3 has it
+        ("listener.name.x.ssl.keystore.location", "/a.p12", "/a.p12"),
+        ("log.retention.ms", "5", "5"),
+    ],
+)
+def test_a_secret_of_a_broker_is_not_told(name: str, value: str, shown: str, caplog: pytest.LogCaptureFixture) -> None:
+    """CVE-2023-24619 of Redpanda: credentials were logged."""
+    resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[AlterableConfig(name=name, value=value)])
+    result = AlterConfigsResourceResponse(resource_type=4, resource_name="1")
+    request, response = IncrementalAlterConfigsRequest(resources=[resource]), IncrementalAlterConfigsResponse(responses=[result])
+
+    ChangeLog(ManualClock()).configs_altered(request, response, None)
+
+    (message,) = caplog.messages
+    assert f"{name}={shown}" in message
+    assert "secret" not in message
+
+
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.INVALID_CONFIG])
 def test_of_very_many_configs_only_those_are_looked_at_that_a_line_has_room_for(error: ErrorCode, caplog: pytest.LogCaptureFixture) -> None:
     looked_at: list[Any] = [AlterableConfig(name=f"name.{number}", value="x") for number in range(LOOKED_AT_CONFIGS_MAX)]
