@@ -128,7 +128,7 @@ class TransactionWatch:
             return
         self._prepared[prepared.producer_id] = prepared.producer_epoch, prepared.is_commit
         attempt = self._ledger.current((prepared.producer_id, prepared.producer_epoch))
-        if attempt is not None:
+        if attempt is not None and attempt.decided is prepared.is_commit:  # a client begins the next one while these are on their way
             attempt.settled = prepared.is_commit
 
     def _late(self, what: str, attempt: Any, transaction_version: int) -> None:
