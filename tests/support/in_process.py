@@ -90,15 +90,16 @@ def starts_processes(path: Path) -> bool:
         if name.partition(".")[0] in STARTERS:
             return True
         seen.add(name)
-        pending |= _imports_of(_path_of(name)) - seen
+        pending |= _imports_of_module(name) - seen
     return False
 
 
-def _path_of(module: str) -> Path:
-    return ROOT / (module.replace(".", "/") + ".py")
-
-
 @cache
+def _imports_of_module(name: str) -> frozenset[str]:
+    """By the name, since paths are slow to make: the same modules are met from most files."""
+    return _imports_of(ROOT / (name.replace(".", "/") + ".py")) if name.partition(".")[0] in FOLLOWED else frozenset()
+
+
 def _imports_of(path: Path) -> frozenset[str]:
     """What the file imports, names of modules or of what is in them. Nothing for a file that is none of the tests or bench/."""
     if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in FOLLOWED or not path.is_file():
