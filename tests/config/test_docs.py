@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 
@@ -19,6 +20,7 @@ from config.topic import TOPIC_PROPERTIES, LogConfig
 from tests.support.sources import ROOT, tree_of
 
 HOLDERS = {"config", "_config"}  # what a ServerConfig, LogConfig or GroupConfig is called where it is read
+MAYBE_READ = re.compile(r"config[\s)]*\.")
 
 # What a field of ServerConfig is made of beside the property of its own name (config/server_rules.py).
 ALSO_MADE_OF = {
@@ -87,6 +89,12 @@ def is_read(attribute: str, owner: type) -> bool:
 
 def properties_made_of(attribute: str, owner: type) -> list[str]:
     """Properties of the class that read the attribute, and fields that `__post_init__` makes of it (`object.__setattr__`)."""
+    return [name for name, read in made_of_attributes(owner) if attribute in read]
+
+
+@cache
+def made_of_attributes(owner: type) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Each of them, with the attributes that it is made of."""
     source = {ServerConfig: "config/server.py", LogConfig: "config/topic.py"}[owner]
     (owner_node,) = (node for node in tree_of(ROOT / source).body if isinstance(node, ast.ClassDef) and node.name == owner.__name__)
     methods = [node for node in owner_node.body if isinstance(node, ast.FunctionDef) and isinstance(vars(owner).get(node.name), property)]
@@ -96,13 +104,14 @@ def properties_made_of(attribute: str, owner: type) -> list[str]:
             _, name, value = node.args
             assert isinstance(name, ast.Constant)
             made.append((str(name.value), value))
-    return [name for name, tree in made if any(read == attribute for _, read in attribute_accesses(tree))]
+    return tuple((name, frozenset(read for _, read in attribute_accesses(tree))) for name, tree in made)
 
 
 @cache
 def attributes_read(folder: str) -> frozenset[str]:
-    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*.py")]
-    return frozenset(name for file in files for holder, name in attribute_accesses(tree_of(ROOT / file)) if holder in HOLDERS)
+    """Only files where something follows a holder's name are parsed: parsing takes most of the time."""
+    files = [path for path in (ROOT / folder).rglob("*.py") if MAYBE_READ.search(path.read_text(encoding="utf-8"))]
+    return frozenset(name for file in files for holder, name in attribute_accesses(tree_of(file)) if holder in HOLDERS)
 
 
 def attribute_accesses(tree: ast.AST) -> Iterator[tuple[str, str]]:

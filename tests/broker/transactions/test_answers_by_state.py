@@ -15,6 +15,9 @@ Source: the table above endTransaction in Kafka's TransactionCoordinator.scala, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from broker.transactions.transaction import ProducerIdAndEpoch
@@ -128,6 +131,24 @@ def cells(table: str) -> list[Cell]:
     return found
 
 
+def rows(table: str) -> list[object]:
+    """The cells of a table, one parameter for each row: a test for each cell would take longer to set up than to run."""
+    by_state: dict[str, list[Cell]] = {}
+    for cell in cells(table):
+        by_state.setdefault(cell[0], []).append(cell)
+    return [pytest.param(row, id=state) for state, row in by_state.items()]
+
+
+@contextmanager
+def in_cell(cell: Cell) -> Iterator[None]:
+    """Names the cell where an assertion fails."""
+    try:
+        yield
+    except AssertionError as error:
+        error.add_note(f"in the cell {'-'.join(cell)}")
+        raise
+
+
 class Known(Room):
     """A room in which the id "t" is in a state, at the version of its client; markers are held."""
 
@@ -177,10 +198,15 @@ class Known(Room):
         assert told == (f"{written.producer_id}:{written.producer_epoch}" if does_answer_tell else "")
 
 
-@pytest.mark.parametrize("cell", cells(END_BELOW_2), ids="-".join)
+@pytest.mark.parametrize("row", rows(END_BELOW_2))
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_end_of_a_transaction_below_version_2(version: int, cell: Cell) -> None:
-    state, half, column, expected = cell
+def test_end_of_a_transaction_below_version_2(version: int, row: list[Cell]) -> None:
+    for cell in row:
+        with in_cell(cell):
+            check_end_of_a_transaction_below_version_2(version, *cell)
+
+
+def check_end_of_a_transaction_below_version_2(version: int, state: str, half: str, column: str, expected: str) -> None:
     room = Known(version, 0, state)
     records_before, is_commit = len(room.records()), half == "second"
 
@@ -190,11 +216,16 @@ def test_end_of_a_transaction_below_version_2(version: int, cell: Cell) -> None:
     room.expect(expected, answer, does_answer_tell=False, records_before=records_before, state=decided)
 
 
-@pytest.mark.parametrize("cell", cells(END_FROM_2), ids="-".join)
+@pytest.mark.parametrize("row", rows(END_FROM_2))
 @pytest.mark.parametrize("version", [1, 2])
-def test_end_of_a_transaction_from_version_2(version: int, cell: Cell) -> None:
+def test_end_of_a_transaction_from_version_2(version: int, row: list[Cell]) -> None:
     """A request of version 5 at transaction.version 1 follows the rules of 2, as in Kafka."""
-    state, half, column, expected = cell
+    for cell in row:
+        with in_cell(cell):
+            check_end_of_a_transaction_from_version_2(version, *cell)
+
+
+def check_end_of_a_transaction_from_version_2(version: int, state: str, half: str, column: str, expected: str) -> None:
     room = Known(version, 2, state)
     records_before, is_commit = len(room.records()), half == "second"
 
@@ -230,10 +261,15 @@ def test_initialization_of_a_producer(table: str, version: int) -> None:
     assert checked == 9 * 6
 
 
-@pytest.mark.parametrize("cell", cells(ADD), ids="-".join)
+@pytest.mark.parametrize("row", rows(ADD))
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_addition_of_partitions(version: int, cell: Cell) -> None:
-    state, half, column, expected = cell
+def test_addition_of_partitions(version: int, row: list[Cell]) -> None:
+    for cell in row:
+        with in_cell(cell):
+            check_addition_of_partitions(version, *cell)
+
+
+def check_addition_of_partitions(version: int, state: str, half: str, column: str, expected: str) -> None:
     room = Known(version, 2 if version == 2 else 0, state)
     records_before = len(room.records())
 
@@ -246,10 +282,15 @@ def test_addition_of_partitions(version: int, cell: Cell) -> None:
         room.expect(expected, answer, does_answer_tell=False, records_before=records_before, state="Ongoing")
 
 
-@pytest.mark.parametrize("cell", cells(VERIFY), ids="-".join)
+@pytest.mark.parametrize("row", rows(VERIFY))
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_verification_of_partitions(version: int, cell: Cell) -> None:
-    state, half, column, expected = cell
+def test_verification_of_partitions(version: int, row: list[Cell]) -> None:
+    for cell in row:
+        with in_cell(cell):
+            check_verification_of_partitions(version, *cell)
+
+
+def check_verification_of_partitions(version: int, state: str, half: str, column: str, expected: str) -> None:
     room = Known(version, 2 if version == 2 else 0, state)
     records_before = len(room.records())
     partition = "n-0" if half == "first" else "a-0"

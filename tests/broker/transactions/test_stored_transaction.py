@@ -54,7 +54,7 @@ def message_of(transaction: Transaction, version: int) -> TransactionLogValue:
 @pytest.mark.parametrize("version", [0, 1])
 def test_values_are_those_of_the_codec(version: int):
     source = random.Random(version)
-    for _ in range(300):
+    for _ in range(60):
         transaction = some_transaction(source)
 
         encoded = encode_value(transaction, version)
