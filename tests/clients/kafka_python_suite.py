@@ -7,17 +7,22 @@ nothing.
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.support.process import ServerProcess, cache_dir
+from tests.support.process import ServerProcess, cache_dir, checkout
+from tests.support.secured import FILES, PASSWORD, PROTOCOLS, USER, Secured
 
+SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 DOWNLOAD_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 280
 BROKER_VERSION = "4.3"
@@ -26,6 +31,8 @@ SETTINGS = {
     "node.id": "0",  # the suite assigns partitions to it
     "num.partitions": "4",
     "group.min.session.timeout.ms": "3000",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
 }
 """What the suite expects of a broker, as it would have started one."""
 
@@ -68,18 +75,40 @@ def _download(scratch: Path) -> None:
         packed.extractall(scratch, filter="data")
 
 
-def run_suite(server: ServerProcess, file_name: str, deselected: list[str]) -> tuple[int, str]:
-    """How many tests of that file passed, and what pytest printed. AssertionError if one failed.
+def secured_settings(secured: Secured) -> dict[str, str]:
+    """Of a broker with listeners of all protocols, and all mechanisms of which the suite has tests."""
+    settings = secured.settings(sasl_enabled_mechanisms=",".join(("PLAIN", *SCRAM_MECHANISMS)))
+    settings |= {"advertised.listeners": settings["listeners"]}  # a test asks whether it is set
+    return SETTINGS | settings | {"allow.everyone.if.no.acl.found": "false", "super.users": f"User:{USER};User:ANONYMOUS"}
+
+
+def scram_words() -> list[str]:
+    """Of the format command."""
+    return [word for mechanism in SCRAM_MECHANISMS for word in ("--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]")]
+
+
+def secured_environment(secured: Secured, directory: Path) -> dict[str, str]:
+    """Of a run of the suite against that broker. `directory` gets the authority's certificate by the name that the suite knows."""
+    shutil.copyfile(FILES / "ca.pem", directory / "ca-cert")
+    addresses = {protocol: secured.bootstrap(protocol) for protocol in PROTOCOLS}
+    known = {"addresses": addresses, "user": USER, "password": PASSWORD, "directory": str(directory)}
+    return {"BARNABAS_SECURED": json.dumps(known), "PYTEST_PLUGINS": "tests.clients.kafka_python_plugin"}
+
+
+def run_suite(server: ServerProcess, file_name: str, deselected: list[str], secured: Mapping[str, str] | None = None) -> tuple[int, str]:
+    """How many tests of that file passed, and what pytest printed. AssertionError if one failed. `secured` is the environment of a run
+    over TLS and SASL.
 
     A test that fails is repeated once, alone. The library can lose a subscription that is made while its first metadata request is on its
     way: the answer to that request counts as news of the new topics (a remark in `ClusterMetadata.set_topics` says so), and the next
     request is due in five minutes. A test of the suite waits 30 s.
     """
     path = f"test/integration/{file_name}"
-    done = _run_pytest(server, [f"--deselect={path}::{test}" for test in deselected] + [path])
+    words = {"KAFKA_URI": f"PLAINTEXT://{server.bootstrap}"} if secured is None else secured
+    done = _run_pytest(words, [f"--deselect={path}::{test}" for test in deselected] + [path])
     passed_count = _count_passed(done.stdout)
     if failed := re.findall(r"^FAILED (\S+)", done.stdout, flags=re.MULTILINE):
-        again = _run_pytest(server, failed)
+        again = _run_pytest(words, failed)
         assert again.returncode == 0, (done.stdout + again.stdout + again.stderr)[-12_000:]
         passed_count += _count_passed(again.stdout)
     else:
@@ -87,10 +116,11 @@ def run_suite(server: ServerProcess, file_name: str, deselected: list[str]) -> t
     return passed_count, done.stdout
 
 
-def _run_pytest(server: ServerProcess, words: list[str]) -> subprocess.CompletedProcess[str]:
+def _run_pytest(more: Mapping[str, str], words: list[str]) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
-        "KAFKA_URI": f"PLAINTEXT://{server.bootstrap}",
+        **more,
+        "PYTHONPATH": os.pathsep.join((str(suite_dir()), str(checkout()))),  # `test` is the suite's, `tests` ours
         "KAFKA_VERSION": BROKER_VERSION,
         "KAFKA_ROOT": str(suite_dir()),  # of which nothing is needed but that it exists
         "PYTHONDONTWRITEBYTECODE": "1",
