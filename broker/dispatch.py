@@ -213,7 +213,7 @@ class KafkaApis:
         """Settle the charge with the answer, unless its handler has done so."""
         if charge.is_settled:
             return
-        if context.api_key in self._exempt_keys:
+        if context.api_key in self._exempt_keys and not charge.is_denied:
             charge.settle_exempt()
             return
         throttle_time_ms = charge.settle(getattr(response, "throttle_time_ms", 0))
@@ -253,6 +253,8 @@ class KafkaApis:
                 raise CloseConnection("internal error in a produce request")
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         self._metrics.request_error(route.api.key, error.code)
+        if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED and context.charge is not None:
+            context.charge.is_denied = True
         if error.code is ErrorCode.NOT_CONTROLLER and context.connection.is_forwarded:
             raise error  # said of the Envelope: the broker that forwards looks for another controller, its client hears nothing of it
         if route.error_response is not None:

@@ -44,16 +44,22 @@ class Node:
         self.broker = broker
         self.topic_id = bytes(16)
         self.made: list[NotedAccess] = []
+        self.muted_ms: list[int] = []
         self._apis = apis
 
-    async def ask(self, message: Any, version: int, *, principal: str = ADMIN, is_checked: bool = True) -> Any:
-        """The answer. `is_checked`: AssertionError unless the client's rights were asked for."""
+    async def ask(
+        self, message: Any, version: int, *, principal: str = ADMIN, client_id: bytes = b"wire-test", is_checked: bool = True
+    ) -> Any:
+        """The answer. `is_checked`: AssertionError unless the client's rights were asked for. For how long the connection is muted because
+        of quotas is in `muted_ms`."""
         key = next(key for key, api in DECLARED.items() if api.request_class is type(message))
         facts = ConnectionFacts(1, ListenerFacts("PLAINTEXT"), CLIENT_HOST)
         facts.principal = principal
+        self.muted_ms = []
+        facts.throttle = self.muted_ms.append
         made = self.made
         made.clear()
-        outcome = self._apis.handle(memoryview(bytearray(frame(key, version, codec.encode(message, version)))), facts)
+        outcome = self._apis.handle(memoryview(bytearray(frame(key, version, codec.encode(message, version), client_id=client_id))), facts)
         if isinstance(outcome, Deferred):
             answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             outcome.when_done(answered.set_result)

@@ -48,7 +48,7 @@ OF_NODES = (
 )
 EXEMPT_KEYS = {ListenerKind.CLIENT: frozenset((WRITE_TXN_MARKERS,)), ListenerKind.CONTROLLER: frozenset(OF_NODES)}
 """API keys of requests that no quota of time throttles. Kafka throttles heartbeats and registrations of nodes, which a quota for all users
-would then keep from the controller."""
+would then keep from the controller. A client that is denied such a request is throttled (RequestHandlerHelper.handleError)."""
 
 
 class Peer(Protocol):
@@ -81,6 +81,7 @@ class Charge:
         "_size_bytes",
         "_spent_ns",
         "_throttling",
+        "is_denied",
         "is_settled",
         "is_taken_back",
         "is_timed",
@@ -96,6 +97,8 @@ class Charge:
         self._counted_ns = 0  # of the present measurement, when it was settled
         self._counted_in: Rate | None = None  # what counts the rest, as of `_counted_ms`
         self._counted_ms = 0
+        self.is_denied = False
+        """Whether the client lacks the right to the cluster that the request needs."""
         self.is_settled = False
         self.is_taken_back = False
 
