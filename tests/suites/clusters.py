@@ -3,7 +3,8 @@
 A program connects and sends one line of JSON for each command; each is answered with a line of JSON, which holds "error" if the command
 failed. Brokers are named by their place, from 0. The controller is a node of its own, so that brokers can be stopped without it.
 
-    {"op": "open", "settings": [{…}, …], "features": ["transaction.version=1"]}    a broker for each of the settings; none runs
+    {"op": "open", "settings": [{…}, …], "features": ["transaction.version=1"], "users": {"CLIENT": "client"}}
+        a broker for each of the settings, with a listener for each of the users; none runs
     {"op": "start", "brokers": [0, 2]}                          returns when they serve and know of each other
     {"op": "stop", "broker": 1}                                 SIGTERM; returns when the process has ended
     {"op": "partitions", "broker": 0, "topic": "t"}             {"leaders": [0, 1, -1, …]} as this broker knows them, or null
@@ -15,7 +16,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,8 +25,11 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.suites.login_proxy import LoginProxy
 from tests.support.cluster import BROKER_ONLY, CONTROLLER_ONLY, Cluster
-from tests.support.ports import HOST
+from tests.support.ports import HOST, free_ports
+from tests.support.process import ServerProcess
+from tests.support.secured import PASSWORD, PLAIN_MODULE
 from tests.support.wire import WireClient
 
 # What Kafka takes where a test says nothing. Cluster itself suits its settings to the number of nodes.
@@ -91,7 +95,7 @@ def _serve(connection: socket.socket, directory: Path, kind: str) -> None:
                 command = json.loads(line)
                 try:
                     if command["op"] == "open":
-                        cluster = _Commanded(directory, kind, command["settings"], command["features"])
+                        cluster = _Commanded(directory, kind, command["settings"], command["features"], command.get("users") or {})
                         answer = cluster.addresses()
                     else:
                         assert cluster is not None, "no cluster was opened"
@@ -104,13 +108,15 @@ def _serve(connection: socket.socket, directory: Path, kind: str) -> None:
         pass
     finally:
         if cluster is not None:
-            cluster.cluster.close()
+            cluster.close()
 
 
 class _Commanded:
     """A cluster whose brokers are named by their place."""
 
-    def __init__(self, directory: Path, kind: str, settings: Sequence[dict[str, str]], features: Sequence[str]) -> None:
+    def __init__(
+        self, directory: Path, kind: str, settings: Sequence[dict[str, str]], features: Sequence[str], users: Mapping[str, str]
+    ) -> None:
         count = len(settings)
         roles = [BROKER_ONLY] * count + [CONTROLLER_ONLY]
         node_settings = [*settings, settings[0]]  # what topics are created with is the controller's
@@ -123,9 +129,35 @@ class _Commanded:
             features=features,
         )
         self._controller_id = count + 1
+        self._proxies: list[LoginProxy] = []
+        self._listeners = [self._add_listeners(node, users) for node in self.cluster.brokers.values()]
+        if users:
+            for node in self.cluster.nodes.values():  # the nodes themselves, and what looks at them, have no login
+                node.settings["super.users"] = f"{node.settings.get('super.users', '')};User:ANONYMOUS".removeprefix(";")
+
+    def _add_listeners(self, node: ServerProcess, users: Mapping[str, str]) -> dict[str, str]:
+        """The address of each listener. Who connects there is that listener's user."""
+        found, advertised = {}, node.settings["listeners"]
+        for (name, user), port in zip(users.items(), free_ports(len(users)), strict=True):
+            proxy = LoginProxy(user, PASSWORD, port)
+            self._proxies.append(proxy)
+            found[name] = proxy.address
+            advertised += f",{name}://{proxy.address}"
+            node.settings["listeners"] += f",{name}://{HOST}:{port}"
+            node.settings["listener.security.protocol.map"] += f",{name}:SASL_PLAINTEXT"
+            jaas = f'{PLAIN_MODULE} required user_{user}="{PASSWORD}";'
+            node.settings |= {"sasl.enabled.mechanisms": "PLAIN", f"listener.name.{name.lower()}.plain.sasl.jaas.config": jaas}
+        if users:
+            node.settings["advertised.listeners"] = advertised
+        return found
+
+    def close(self) -> None:
+        self.cluster.close()
+        for proxy in self._proxies:
+            proxy.close()
 
     def addresses(self) -> dict[str, Any]:
-        return {"addresses": [node.bootstrap for node in self.cluster.brokers.values()]}
+        return {"addresses": [node.bootstrap for node in self.cluster.brokers.values()], "listeners": self._listeners}
 
     def do(self, command: dict[str, Any]) -> dict[str, Any]:
         match command["op"]:

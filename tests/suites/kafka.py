@@ -1,4 +1,5 @@
-"""Apache Kafka's own integration tests of transactions, unmodified, against this broker: `python -m tests.suites.kafka [CLASS[#METHOD]…]`.
+"""Apache Kafka's own integration tests of transactions and of rights, unmodified, against this broker:
+`python -m tests.suites.kafka [CLASS[#METHOD]…]`.
 
 The tests are in Kafka's test jars on Maven Central. Before these on the class path are the classes of `java/`, one of which has the name of
 Kafka's class that starts brokers for tests, and takes brokers that are processes of their own (`clusters.py`). Each test gets as many as it
@@ -33,6 +34,7 @@ JARS: tuple[tuple[str, ...], ...] = (
     (GROUP, "kafka-clients", KAFKA_VERSION, "test"),
     (GROUP, "kafka-clients-integration-tests", KAFKA_VERSION, "test"),
     (GROUP, "kafka-server-common", KAFKA_VERSION, "test"),
+    (GROUP, "kafka-metadata", KAFKA_VERSION, "test"),
     (GROUP, "kafka-streams", KAFKA_VERSION, "test"),
     (GROUP, "kafka-streams-integration-tests", KAFKA_VERSION, "test"),
     (GROUP, "connect-runtime", KAFKA_VERSION, "test"),
@@ -48,7 +50,7 @@ EXTENSION = "META-INF/services/org.junit.jupiter.api.extension.Extension"
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A class of tests. `left_out` has the reason for each of its methods that does not run."""
+    """A class of tests. `left_out` has the reason for its methods that do not run, by regular expressions of their names."""
 
     package: str
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -56,6 +58,7 @@ class Suite:
 
 STREAMS = Suite("org.apache.kafka.streams.integration")
 CLIENTS = Suite("org.apache.kafka.clients")
+NO_SHARE_GROUPS, NO_STREAMS_GROUPS = "there are no share groups here", "there are no streams groups here"
 MIRROR = Suite("org.apache.kafka.connect.mirror.integration")
 SUITES: Mapping[str, Suite] = {
     "TransactionsWithMaxInFlightOneTest": CLIENTS,
@@ -74,6 +77,15 @@ SUITES: Mapping[str, Suite] = {
     "MirrorConnectorsIntegrationTransactionsTest": MIRROR,
     "TransactionsTest": Suite("kafka.api"),
     "TransactionsBounceTest": Suite("kafka.api"),
+    "AuthorizerIntegrationTest": Suite(
+        "kafka.api",
+        {
+            ".*Share.*": NO_SHARE_GROUPS,
+            ".*StreamsGroup.*": NO_STREAMS_GROUPS,
+            "testAuthorizationWithTopicExisting": f"{NO_SHARE_GROUPS}: its table, which passes up to there, goes on with them",
+            "testAuthorizationWithTopicNotExisting": f"{NO_SHARE_GROUPS}: its table, which passes up to there, goes on with them",
+        },
+    ),
 }
 
 
@@ -92,7 +104,7 @@ class Outcome:
 
 def compile_classes(directory: Path) -> str:
     """The class path with the classes of `java/` at its head, which are put into `directory`."""
-    found = class_path_of("kafka-suites", JARS)
+    found = class_path_of("kafka-own-tests", JARS)
     sources = sorted((Path(__file__).parent / "java").glob("*.java"))
     command = ["javac", *COMPILER_FLAGS, "-XDignore.symbol.file", "-proc:none", "-cp", found, "-d", str(directory), *map(str, sources)]
     subprocess.run(command, check=True, timeout=COMPILE_TIMEOUT_S)

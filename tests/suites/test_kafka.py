@@ -1,4 +1,4 @@
-"""Some of Kafka's own tests of transactions, unmodified. All that there are run by `python -m tests.suites.kafka`."""
+"""Some of Kafka's own tests of transactions and of rights, unmodified. All that there are run by `python -m tests.suites.kafka`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import pytest
 
 from tests.suites.kafka import compile_classes, run
 
-QUICK = {("TransactionsWithMaxInFlightOneTest", ""): 1, ("TransactionsTest", "testSendOffsetsWithGroupMetadata"): 2}
+QUICK = {
+    ("TransactionsWithMaxInFlightOneTest", ""): 1,
+    ("TransactionsTest", "testSendOffsetsWithGroupMetadata"): 2,
+    ("AuthorizerIntegrationTest", "testMetadataWithNoTopicAccess"): 2,
+}
 """A class, and a method of it if not all of them run, with how many tests it has."""
 
 

@@ -44,6 +44,11 @@ class WireClient:
     def close(self) -> None:
         self._socket.close()
 
+    def detach(self) -> socket.socket:
+        """The socket, which is the caller's from now on; it waits without limit."""
+        self._socket.settimeout(None)
+        return self._socket
+
     def fileno(self) -> int:
         """For `select`: readable when an answer has begun to arrive."""
         return self._socket.fileno()

@@ -1,6 +1,7 @@
 package kafka.server;
 
 import barnabas.suites.RunningCluster;
+import barnabas.suites.RunningController;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
@@ -71,7 +72,12 @@ public abstract class QuorumTestHarness implements Logging {
         return Option.empty();
     }
 
-    /** No test may look into the controller. */
+    /** Of which tests ask the ids of topics. */
+    public ControllerServer controllerServer() {
+        return RunningController.of(cluster.brokers().get(0));
+    }
+
+    /** No test may look into the controllers. */
     public scala.collection.Seq<ControllerServer> controllerServers() {
         return seq(List.of());
     }

@@ -8,6 +8,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ExecutionException;
 import java.util.function.Supplier;
 import kafka.cluster.Partition;
@@ -15,6 +17,7 @@ import kafka.coordinator.transaction.CoordinatorEpochAndTxnMetadata;
 import kafka.coordinator.transaction.TransactionCoordinator;
 import kafka.coordinator.transaction.TransactionStateManager;
 import kafka.log.LogManager;
+import kafka.network.SocketServer;
 import kafka.server.BrokerServer;
 import kafka.server.KafkaApis;
 import kafka.server.KafkaConfig;
@@ -22,10 +25,17 @@ import kafka.server.ReplicaManager;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.clients.admin.DescribeProducersOptions;
+import org.apache.kafka.clients.admin.ListTopicsOptions;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.ProducerState;
+import org.apache.kafka.clients.admin.TopicListing;
+import org.apache.kafka.common.Endpoint;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.acl.AclBinding;
+import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.internals.Plugin;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.coordinator.group.GroupCoordinator;
@@ -33,6 +43,13 @@ import org.apache.kafka.coordinator.transaction.TransactionMetadata;
 import org.apache.kafka.metadata.BrokerState;
 import org.apache.kafka.metadata.KRaftMetadataCache;
 import org.apache.kafka.metadata.LeaderAndIsr;
+import org.apache.kafka.server.authorizer.AclCreateResult;
+import org.apache.kafka.server.authorizer.AclDeleteResult;
+import org.apache.kafka.server.authorizer.Action;
+import org.apache.kafka.server.authorizer.AuthorizableRequestContext;
+import org.apache.kafka.server.authorizer.AuthorizationResult;
+import org.apache.kafka.server.authorizer.Authorizer;
+import org.apache.kafka.server.authorizer.AuthorizerServerInfo;
 import org.apache.kafka.storage.internals.log.ProducerStateEntry;
 import org.apache.kafka.storage.internals.log.ProducerStateManager;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
@@ -73,7 +90,7 @@ public class RunningBroker extends BrokerServer {
         return broker;
     }
 
-    private static <T> T made(Class<T> type) {
+    static <T> T made(Class<T> type) {
         try {
             Field field = sun.misc.Unsafe.class.getDeclaredField("theUnsafe");
             field.setAccessible(true);
@@ -126,7 +143,19 @@ public class RunningBroker extends BrokerServer {
 
     @Override
     public int boundPort(ListenerName listener) {
-        return Integer.parseInt(cluster.address(config.brokerId()).split(":")[1]);
+        return cluster.port(config.brokerId(), listener.value());
+    }
+
+    @Override
+    public SocketServer socketServer() {
+        Sockets sockets = made(Sockets.class);
+        sockets.broker = this;
+        return sockets;
+    }
+
+    @Override
+    public Option<Plugin<Authorizer>> authorizerPlugin() {
+        return Option.apply(Plugin.wrapInstance(new AuthorizerOverTheWire(), null, "authorizer.class.name"));
     }
 
     @Override
@@ -172,6 +201,15 @@ public class RunningBroker extends BrokerServer {
         });
     }
 
+    Map<String, Uuid> topicIds() {
+        return ask(admin -> {
+            Map<String, Uuid> ids = new HashMap<>();
+            for (TopicListing topic : admin.listTopics(new ListTopicsOptions().listInternal(true)).listings().get())
+                ids.put(topic.name(), topic.topicId());
+            return ids;
+        });
+    }
+
     private <T> T ask(Question<T> question) {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", cluster.bootstrapServers()))) {
             return question.answer(admin);
@@ -198,6 +236,58 @@ public class RunningBroker extends BrokerServer {
         log.broker = this;
         log.partition = partition;
         return log;
+    }
+
+    private static class Sockets extends SocketServer {
+        private RunningBroker broker;
+
+        private Sockets() {
+            super(null, null, null, null, null, null, null);
+        }
+
+        @Override
+        public int boundPort(ListenerName listener) {
+            return broker.boundPort(listener);
+        }
+    }
+
+    /** What tests ask of the authorizer is what an administrator may ask of the cluster. */
+    private class AuthorizerOverTheWire implements Authorizer {
+        @Override
+        public List<? extends CompletionStage<AclCreateResult>> createAcls(AuthorizableRequestContext context, List<AclBinding> bindings) {
+            ask(admin -> admin.createAcls(bindings).all().get());
+            return bindings.stream().map(binding -> CompletableFuture.completedFuture(AclCreateResult.SUCCESS)).toList();
+        }
+
+        @Override
+        public List<? extends CompletionStage<AclDeleteResult>> deleteAcls(
+            AuthorizableRequestContext context, List<AclBindingFilter> filters) {
+            ask(admin -> admin.deleteAcls(filters).all().get());
+            return filters.stream().map(filter -> CompletableFuture.completedFuture(new AclDeleteResult(List.of()))).toList();
+        }
+
+        @Override
+        public Iterable<AclBinding> acls(AclBindingFilter filter) {
+            return ask(admin -> admin.describeAcls(filter).values().get());
+        }
+
+        @Override
+        public List<AuthorizationResult> authorize(AuthorizableRequestContext context, List<Action> actions) {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        public Map<Endpoint, ? extends CompletionStage<Void>> start(AuthorizerServerInfo info) {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        public void configure(Map<String, ?> configs) {
+        }
+
+        @Override
+        public void close() {
+        }
     }
 
     private static class Metadata extends KRaftMetadataCache {

@@ -1,5 +1,6 @@
 package barnabas.suites;
 
+import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
@@ -7,6 +8,7 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.UncheckedIOException;
+import java.net.InetAddress;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -16,6 +18,8 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import kafka.server.KafkaConfig;
+import org.apache.kafka.common.security.auth.KafkaPrincipalBuilder;
+import org.apache.kafka.common.security.auth.PlaintextAuthenticationContext;
 
 /**
  * A cluster of brokers that are processes of their own (tests/suites/clusters.py), and the brokers of it. It ends when
@@ -25,16 +29,17 @@ public class RunningCluster implements AutoCloseable {
     /** Where the clusters come from: host:port. */
     public static final String ADDRESS = "barnabas.clusters";
 
-    // Where nodes are, and which, is not the suite's to say. Security is not what these suites are for.
+    // Where nodes are, and which, is not the suite's to say. Users are told apart by ports that log in for them (login_proxy.py).
     private static final Set<String> OURS = Set.of(
         "node.id", "broker.id", "process.roles", "log.dir", "log.dirs", "metadata.log.dir", "listeners", "advertised.listeners",
-        "listener.security.protocol.map", "inter.broker.listener.name", "security.inter.broker.protocol",
+        "listener.security.protocol.map", "principal.builder.class", "inter.broker.listener.name", "security.inter.broker.protocol",
         "controller.listener.names", "controller.quorum.voters", "controller.quorum.bootstrap.servers");
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final Socket socket;
     private final BufferedReader answers;
     private final List<String> addresses = new ArrayList<>();
+    private final List<Map<String, String>> listeners = new ArrayList<>();
     private final List<RunningBroker> brokers = new ArrayList<>();
 
     /** A broker for each of the configs, which have their places as ids. None of them runs. */
@@ -47,8 +52,23 @@ public class RunningCluster implements AutoCloseable {
             throw new UncheckedIOException(e);
         }
         List<Map<String, String>> settings = configs.stream().map(RunningCluster::settings).toList();
-        ask("open", Map.of("settings", settings, "features", features)).get("addresses").forEach(each -> addresses.add(each.asText()));
+        JsonNode opened = ask("open", Map.of("settings", settings, "features", features, "users", users(configs.get(0))));
+        opened.get("addresses").forEach(each -> addresses.add(each.asText()));
+        opened.get("listeners").forEach(each -> listeners.add(JSON.convertValue(each, new TypeReference<Map<String, String>>() { })));
         configs.forEach(config -> brokers.add(RunningBroker.of(this, config)));
+    }
+
+    /** The user that the suite's principal builder makes of each listener's clients; none without such a class. */
+    private static Map<String, String> users(KafkaConfig config) {
+        Map<String, String> users = new HashMap<>();
+        if (!config.originals().containsKey("principal.builder.class"))
+            return users;
+        KafkaPrincipalBuilder builder = config.getConfiguredInstance("principal.builder.class", KafkaPrincipalBuilder.class);
+        for (String listener : config.originals().get("listeners").toString().split(",")) {
+            String name = listener.split(":")[0];
+            users.put(name, builder.build(new PlaintextAuthenticationContext(InetAddress.getLoopbackAddress(), name)).getName());
+        }
+        return users;
     }
 
     private static Map<String, String> settings(KafkaConfig config) {
@@ -70,6 +90,11 @@ public class RunningCluster implements AutoCloseable {
 
     String address(int broker) {
         return addresses.get(broker);
+    }
+
+    /** The port of a listener with a user of its own, or else of the one that all have. */
+    int port(int broker, String listener) {
+        return Integer.parseInt(listeners.get(broker).getOrDefault(listener, address(broker)).split(":")[1]);
     }
 
     public void startAll() {
