@@ -26,7 +26,7 @@ from protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from storage.markers import TransactionMarker
 from tests.simulation.history import History
 from tests.simulation.trace import Trace
-from tests.simulation.transaction_ledger import TransactionLedger
+from tests.simulation.transaction_ledger import Attempt, Producer, TransactionLedger
 
 EPOCH_BUMP_VERSION = 2
 
@@ -52,6 +52,8 @@ class TransactionWatch:
         self._prepared: dict[int, tuple[int, bool]] = {}
         """By producer id: epoch and outcome of a transaction that is not complete and whose PREPARE is committed. One that is not may be
         lost, and then a marker that was meant for an earlier transaction decides."""
+        self._pending: dict[Producer, Attempt] = {}
+        """Attempts that are decided and whose markers are on their way, by producer: its client may have begun the next one."""
         self.markers: list[WrittenMarker] = []
         """All that came to their partitions, from coordinators and from those that send them again."""
 
@@ -92,6 +94,7 @@ class TransactionWatch:
             method(shard, transactional_id, prepared)
             if shard.table.find(transactional_id) is not prepared:
                 self._prepared.pop(prepared.producer_id, None)
+                self._pending.pop((prepared.producer_id, prepared.producer_epoch), None)
 
         return wrapper
 
@@ -120,6 +123,7 @@ class TransactionWatch:
         elif request is None:
             self._trace.cover("aborted by the coordinator")
         self._ledger.decide(attempt, is_commit=is_commit)
+        self._pending[attempt.producer] = attempt
 
     def _sends_markers(self, shard: TransactionCoordinatorShard, transactional_id: str, prepared: Any) -> None:
         committed = shard.table.find_committed(transactional_id)
@@ -145,10 +149,15 @@ class TransactionWatch:
             self.markers.append(WrittenMarker(topic, partition, marker))
             if marker.transaction_version >= EPOCH_BUMP_VERSION:
                 continue  # a late one is refused, or the history shows what it has ended
-            attempt = self._ledger.current((marker.producer_id, marker.producer_epoch))
+            producer = marker.producer_id, marker.producer_epoch
+            attempt, pending = self._ledger.current(producer), self._pending.get(producer)
             is_expected = self._prepared.get(marker.producer_id) == (marker.producer_epoch, marker.is_commit)
-            if attempt is not None and not is_expected and attempt.settled is not marker.is_commit:
+            if is_expected:
+                continue
+            if attempt is not None and attempt.settled is not marker.is_commit:
                 self._late("marker", attempt, marker.transaction_version)
+            if pending is not None and pending.decided is not marker.is_commit:
+                self._late("marker", pending, marker.transaction_version)
 
     def _takes_groups(self, shard: GroupCoordinatorShard) -> None:
         partition, epoch = shard._shard.partition, shard._shard.leader_epoch
