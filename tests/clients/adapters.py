@@ -18,12 +18,15 @@ import kafka
 from tests.support.java_host import JavaHost
 from tests.support.messages import Headers, Message, Stored
 from tests.support.process import ServerProcess
+from tests.support.secured_cluster import Endpoint, plain
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT_S = 90.0
 MAX_REQUEST_BYTES = 2_000_000
 FETCH_BYTES = 1_048_576
 _T = TypeVar("_T")
+Where = ServerProcess | Endpoint
+"""A server's listener without security, or how to connect to one with it."""
 
 
 class Client(ABC):
@@ -35,7 +38,7 @@ class Client(ABC):
     @abstractmethod
     def produce(
         self,
-        server: ServerProcess,
+        server: Where,
         topic: str,
         messages: Sequence[Message],
         *,
@@ -46,7 +49,7 @@ class Client(ABC):
 
     @abstractmethod
     def consume(
-        self, server: ServerProcess, topic: str, count: int, *, timeout_s: float = TIMEOUT_S, fetch_bytes: int = FETCH_BYTES
+        self, server: Where, topic: str, count: int, *, timeout_s: float = TIMEOUT_S, fetch_bytes: int = FETCH_BYTES
     ) -> list[Stored]:
         """Up to `count` records of all partitions, from their beginning, without a group.
 
@@ -60,7 +63,7 @@ class KafkaPython(Client):
 
     def produce(
         self,
-        server: ServerProcess,
+        server: Where,
         topic: str,
         messages: Sequence[Message],
         *,
@@ -69,7 +72,7 @@ class KafkaPython(Client):
         idempotent: bool = False,
     ) -> list[int | None]:
         producer = kafka.KafkaProducer(
-            bootstrap_servers=server.bootstrap,
+            **endpoint_of(server).kafka_python(),
             compression_type=None if compression == "none" else compression,
             acks=acks if acks == "all" else int(acks),
             enable_idempotence=idempotent,
@@ -88,10 +91,10 @@ class KafkaPython(Client):
         return [None if acks == "0" else offset for offset in offsets]
 
     def consume(
-        self, server: ServerProcess, topic: str, count: int, *, timeout_s: float = TIMEOUT_S, fetch_bytes: int = FETCH_BYTES
+        self, server: Where, topic: str, count: int, *, timeout_s: float = TIMEOUT_S, fetch_bytes: int = FETCH_BYTES
     ) -> list[Stored]:
         consumer = kafka.KafkaConsumer(
-            bootstrap_servers=server.bootstrap,
+            **endpoint_of(server).kafka_python(),
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             fetch_max_bytes=fetch_bytes,
@@ -116,7 +119,7 @@ class AioKafka(Client):
 
     def produce(
         self,
-        server: ServerProcess,
+        server: Where,
         topic: str,
         messages: Sequence[Message],
         *,
@@ -126,7 +129,7 @@ class AioKafka(Client):
     ) -> list[int | None]:
         async def send() -> list[int | None]:
             producer = aiokafka.AIOKafkaProducer(
-                bootstrap_servers=server.bootstrap,
+                **endpoint_of(server).aiokafka(),
                 compression_type=None if compression == "none" else compression,
                 acks=acks if acks == "all" else int(acks),
                 enable_idempotence=idempotent,
@@ -147,12 +150,12 @@ class AioKafka(Client):
         return run(send())
 
     def consume(
-        self, server: ServerProcess, topic: str, count: int, *, timeout_s: float = TIMEOUT_S, fetch_bytes: int = FETCH_BYTES
+        self, server: Where, topic: str, count: int, *, timeout_s: float = TIMEOUT_S, fetch_bytes: int = FETCH_BYTES
     ) -> list[Stored]:
         async def receive() -> list[Stored]:
             consumer = aiokafka.AIOKafkaConsumer(
                 topic,
-                bootstrap_servers=server.bootstrap,
+                **endpoint_of(server).aiokafka(),
                 auto_offset_reset="earliest",
                 fetch_max_bytes=fetch_bytes,
                 max_partition_fetch_bytes=fetch_bytes,
@@ -176,7 +179,7 @@ class ConfluentKafka(Client):
 
     def produce(
         self,
-        server: ServerProcess,
+        server: Where,
         topic: str,
         messages: Sequence[Message],
         *,
@@ -188,7 +191,7 @@ class ConfluentKafka(Client):
         errors: list[str] = []
         producer = confluent_kafka.Producer(
             {
-                "bootstrap.servers": server.bootstrap,
+                **endpoint_of(server).librdkafka(),
                 "compression.type": compression,
                 "acks": acks,
                 "enable.idempotence": idempotent,
@@ -219,12 +222,12 @@ class ConfluentKafka(Client):
         return [None if acks == "0" else offsets[number] for number in range(len(messages))]
 
     def consume(
-        self, server: ServerProcess, topic: str, count: int, *, timeout_s: float = TIMEOUT_S, fetch_bytes: int = FETCH_BYTES
+        self, server: Where, topic: str, count: int, *, timeout_s: float = TIMEOUT_S, fetch_bytes: int = FETCH_BYTES
     ) -> list[Stored]:
         consumer = confluent_kafka.Consumer(
             {
-                "bootstrap.servers": server.bootstrap,
-                "group.id": "unused",
+                **endpoint_of(server).librdkafka(),
+                "group.id": "test-unused",  # librdkafka looks for its coordinator, which needs a right to it
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "message.max.bytes": fetch_bytes,
@@ -252,7 +255,7 @@ class JavaKafka(Client):
 
     def produce(
         self,
-        server: ServerProcess,
+        server: Where,
         topic: str,
         messages: Sequence[Message],
         *,
@@ -261,7 +264,7 @@ class JavaKafka(Client):
         idempotent: bool = False,
     ) -> list[int | None]:
         config = {
-            "bootstrap.servers": server.bootstrap,
+            **endpoint_of(server).java,
             "compression.type": compression,
             "acks": acks,
             "enable.idempotence": str(idempotent).lower(),
@@ -272,14 +275,18 @@ class JavaKafka(Client):
         return [None if acks == "0" else offset for offset in offsets]
 
     def consume(
-        self, server: ServerProcess, topic: str, count: int, *, timeout_s: float = TIMEOUT_S, fetch_bytes: int = FETCH_BYTES
+        self, server: Where, topic: str, count: int, *, timeout_s: float = TIMEOUT_S, fetch_bytes: int = FETCH_BYTES
     ) -> list[Stored]:
         config = {
-            "bootstrap.servers": server.bootstrap,
+            **endpoint_of(server).java,
             "fetch.max.bytes": str(fetch_bytes),
             "max.partition.fetch.bytes": str(fetch_bytes),
         }
         return self._host.consume(config, topic, count, timeout_s=timeout_s)
+
+
+def endpoint_of(where: Where) -> Endpoint:
+    return where if isinstance(where, Endpoint) else plain(where)
 
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:

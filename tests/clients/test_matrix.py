@@ -9,6 +9,7 @@ from tests.clients.conftest import CLIENTS, find_client
 from tests.clients.topics import as_sent, create_topic, in_order
 from tests.support.messages import RECENT_MS, Message
 from tests.support.process import ServerProcess
+from tests.support.secured_cluster import Endpoint
 
 PARTITIONS = 3
 
@@ -59,3 +60,17 @@ def test_every_client_reads_what_one_produced(
     records = consumer.consume(server, produced[producer_name, codec], len(messages))
 
     assert in_order(records) == as_sent(messages)
+
+
+@pytest.mark.secured(only=True)
+def test_every_client_reads_what_one_produced_over_tls_and_scram(
+    endpoint: Endpoint, request: pytest.FixtureRequest, topic_name: str, producer: Client
+) -> None:
+    """As a user with rights to the topic: an idempotent producer needs none to the cluster (KIP-679)."""
+    create_topic(endpoint.server, topic_name, partitions=PARTITIONS)
+    messages = sample_messages(producer)
+
+    producer.produce(endpoint, topic_name, messages, compression="zstd", idempotent=True)
+    read = {name: find_client(name, request).consume(endpoint, topic_name, len(messages)) for name in CLIENTS}
+
+    assert {name: in_order(records) for name, records in read.items()} == dict.fromkeys(CLIENTS, as_sent(messages))

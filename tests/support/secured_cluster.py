@@ -10,13 +10,14 @@ itself prepares and looks by a listener PLAINTEXT, on which everyone is a super 
 from __future__ import annotations
 
 import json
+import ssl
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
@@ -73,6 +74,27 @@ class Endpoint:
             "sasl.mechanism": self.java["sasl.mechanism"],
             "sasl.username": user,
             "sasl.password": password,
+        }
+
+    def kafka_python(self) -> dict[str, Any]:
+        if self.authority is None:
+            return {"bootstrap_servers": self.bootstrap}
+        return {**self._of_python(), "ssl_cafile": str(self.authority)}
+
+    def aiokafka(self) -> dict[str, Any]:
+        if self.authority is None:
+            return {"bootstrap_servers": self.bootstrap}
+        return {**self._of_python(), "ssl_context": ssl.create_default_context(cafile=self.authority)}
+
+    def _of_python(self) -> dict[str, Any]:
+        """What kafka-python and aiokafka call by the same names."""
+        user, password = self.login
+        return {
+            "bootstrap_servers": self.bootstrap,
+            "security_protocol": self.java["security.protocol"],
+            "sasl_mechanism": self.java["sasl.mechanism"],
+            "sasl_plain_username": user,
+            "sasl_plain_password": password,
         }
 
     def words(self) -> list[str]:
