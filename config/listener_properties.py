@@ -53,6 +53,32 @@ MECHANISM_PROPERTIES = (
 )
 """What a SASL mechanism of a listener may have of its own."""
 
+DYNAMIC_LISTENER_PROPERTIES = frozenset(
+    {
+        "max.connection.creation.rate",
+        "max.connections",
+        "sasl.enabled.mechanisms",
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""What may change while the node runs, by a request of whoever may alter its configs. Nothing else has an effect: no address, no class, no
+check of a name that is switched off (DynamicListenerConfig.RECONFIGURABLE_CONFIGS and SslConfigs.RECONFIGURABLE_CONFIGS)."""
+
+DYNAMIC_MECHANISM_PROPERTIES = frozenset({"sasl.jaas.config"})
+"""As DYNAMIC_LISTENER_PROPERTIES, of a mechanism."""
+
 PREFIX = "listener.name."
 
 
@@ -61,3 +87,12 @@ def has_effect_for_listener(name: str) -> bool:
     _, _, of_listener = name.removeprefix(PREFIX).partition(".")
     _, _, of_mechanism = of_listener.partition(".")
     return of_listener in LISTENER_PROPERTIES or of_mechanism in MECHANISM_PROPERTIES
+
+
+def is_dynamic(name: str) -> bool:
+    """Whether `name` is a listener's property, or a mechanism's of it, that may change while the node runs."""
+    if not name.startswith(PREFIX):
+        return False
+    _, _, of_listener = name.removeprefix(PREFIX).partition(".")
+    _, _, of_mechanism = of_listener.partition(".")
+    return of_listener in DYNAMIC_LISTENER_PROPERTIES or of_mechanism in DYNAMIC_MECHANISM_PROPERTIES

@@ -139,6 +139,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.security.authorizer",
         "broker.security.credentials",
         "broker.security.quotas",
+        "broker.security.sasl.jaas",
         "broker.security.sasl.scram",
         *FACTS,
         "storage",

@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 
 from broker.metadata.dynamic_configs import DYNAMIC_CONFIGS
 from broker.metadata.topic_defaults import DYNAMIC_TOPIC_DEFAULTS
+from broker.security.sasl import jaas
 from config.properties import ConfigError, Property, PropertyType, UpdateMode
 from config.server import DYNAMIC_ONLY_PROPERTIES, SERVER_PROPERTIES, ServerConfig
 from config.topic import TOPIC_PROPERTIES, in_topic_terms
 from protocol.errors import ErrorCode, KafkaError
 
 LISTENER_PREFIX = "listener.name."
+JAAS_CONFIG = "sasl.jaas.config"
 
 CLUSTER_LEVEL_LISTENER_CONFIGS = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 """Kafka's DynamicConfig.ClusterLevelListenerConfigs: a listener's, for all brokers at once too."""
@@ -54,6 +56,7 @@ def check_alterable(values: Mapping[str, str], *, is_default: bool) -> None:
     _refuse(why, [name for name in names if name.startswith(KEY_STORES)])
     for name, text in values.items():
         _check_class(name, text)
+        _check_login_module(name, text)
     if is_default:
         why = "Cannot update these configs at default cluster level, broker id must be specified"
         _refuse(why, [name for name in names if _is_per_broker(name)])
@@ -116,6 +119,16 @@ def _refuse(why: str, names: Sequence[str]) -> None:
 def _base_name(name: str) -> str:
     """The config's name without a listener's prefix."""
     return name.split(".", 3)[-1] if name.startswith(LISTENER_PREFIX) else name
+
+
+def _check_login_module(name: str, text: str) -> None:
+    """No login module is stored but those that are here, whoever it is for: Kafka, which may serve the log later, would load it
+    (CVE-2023-25194). The error repeats nothing of the text but a class name."""
+    if name == JAAS_CONFIG or name.endswith(f".{JAAS_CONFIG}"):
+        try:
+            jaas.parse(text, name)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 def _is_read_only(name: str) -> bool:

@@ -20,7 +20,7 @@ from broker.observability.metrics import Metrics
 from broker.platform import Platform
 from broker.server.authenticators import SaslAuthenticator, TlsAuthenticator
 from broker.server.peers import Peers
-from config.listener_properties import PREFIX
+from config.listener_properties import is_dynamic
 from config.listener_settings import ListenerSettings
 from config.properties import ConfigError
 from config.server import ServerConfig
@@ -350,7 +350,7 @@ class ListenerSecurity:
 
 
 def _of_listeners(overrides: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in overrides.items() if name.startswith(PREFIX)}
+    return {name: text for name, text in overrides.items() if is_dynamic(name)}
 
 
 def _digest(data: bytes) -> bytes:

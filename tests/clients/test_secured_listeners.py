@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import time
@@ -21,10 +22,11 @@ from kafka.errors import KafkaError as KafkaPythonError
 
 from protocol.apis import DECLARED
 from protocol.errors import ErrorCode
+from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from protocol.uvarint import uvarint
 from tests.support.broker import BrokerProcess
-from tests.support.secured import FILES, PROTOCOLS, Secured
+from tests.support.secured import FILES, PASSWORD, PROTOCOLS, USER, Secured
 from tests.support.wire import WireClient
 
 RECORDS = 2_000
@@ -272,3 +274,82 @@ def renewed(old: x509.Certificate) -> tuple[str, str]:
         key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
         certificate.public_bytes(Encoding.PEM).decode(),
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("plain.sasl.jaas.config", 'com.sun.security.auth.module.JndiLoginModule required user.provider.url="ldap://pssst/x" p="pssst";'),
+        ("PLAIN.sasl.jaas.config", 'com.sun.security.auth.module.LdapLoginModule required userProvider="ldap://pssst/";'),
+        ("plain.sasl.jaas.config", 'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="pssst"'),
+        ("ssl.engine.factory.class", "com.example.Mine"),
+        ("principal.builder.class", "com.example.Mine"),
+        ("sasl.enabled.mechanisms", "PLAIN,GSSAPI"),
+    ],
+)
+def test_by_the_wire_comes_no_class(broker: BrokerProcess, secured: Secured, name: str, value: str) -> None:
+    """CVE-2023-25194 and CVE-2025-27819 (a login module that loads classes by JNDI or LDAP), CVE-2023-46604 of ActiveMQ. No part of a value
+    comes back."""
+    with pytest.raises(KafkaException) as refused:
+        _alter(AdminClient(secured.librdkafka("PLAINTEXT")), {f"listener.name.sasl_ssl.{name}": value})
+
+    assert "pssst" not in str(refused.value)
+    assert "pssst" not in broker.log_path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sasl.oauthbearer.jwks.endpoint.url", "https://127.0.0.1:1/keys"),
+        ("sasl.oauthbearer.token.endpoint.url", "file:///etc/passwd"),
+        ("authorizer.class.name", "com.example.Mine"),
+        ("ssl.principal.mapping.rules", "RULE:^.*$/admin/"),
+    ],
+)
+def test_by_the_wire_comes_no_address_and_no_authorizer(broker: BrokerProcess, secured: Secured, name: str, value: str) -> None:
+    """CVE-2025-27817 and CVE-2025-27818: an address from a config was asked, or read as a file. One with a listener's prefix is stored, as
+    in Kafka, and has no effect (test_only_kafkas_dynamic_properties_of_a_listener_change)."""
+    with pytest.raises(KafkaException, match="Cannot update these configs dynamically"):
+        _alter(AdminClient(secured.librdkafka("PLAINTEXT")), {name: value})
+
+
+@pytest.mark.parametrize("store", ["keystore", "truststore"])
+@pytest.mark.parametrize("kind", ["PEM", "JKS", "PKCS12"])
+def test_a_file_that_a_config_names_is_small_and_regular_and_no_byte_of_it_returns(
+    broker: BrokerProcess, secured: Secured, store: str, kind: str, tmp_path: Path
+) -> None:
+    secret = "cHNzc3Q="
+    contents = {
+        "text": secret * 10,
+        "pem": "".join(f"-----BEGIN {label}-----\n{secret}\n-----END {label}-----\n" for label in ("PRIVATE KEY", "CERTIFICATE")),
+        "jks": "\xfe\xed\xfe\xed\0\0\0\2\0\0\0\1\0\0\0\1\0\x08" + secret * 10,
+        "pkcs12": "\x30\x40" + secret * 8,
+    }
+    paths = [Path("/dev/zero"), Path("/proc/self/environ"), tmp_path, tmp_path / "nowhere", tmp_path / "pipe", tmp_path / "large"]
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(bytes(2 << 20))
+    for name, content in contents.items():
+        paths.append(tmp_path / name)
+        paths[-1].write_text(content, encoding="latin-1")
+    inline = ("keystore.key", "keystore.certificate.chain") if store == "keystore" else ("truststore.certificates",)
+    admin, prefix = AdminClient(secured.librdkafka("PLAINTEXT")), "listener.name.sasl_ssl.ssl."
+
+    for path in paths:
+        values = {**dict.fromkeys(inline, ""), f"{store}.location": str(path), f"{store}.type": kind, f"{store}.password": "pssst"}
+        with pytest.raises(KafkaException) as refused:
+            _alter(admin, {prefix + name: value for name, value in values.items()})
+        told = str(refused.value)
+        assert secret not in told and "pssst" not in told and "BEGIN" not in told, path
+    log = broker.log_path.read_text()
+    assert secret not in log and "pssst" not in log and "Traceback" not in log
+
+
+def test_only_kafkas_dynamic_properties_of_a_listener_change(broker: BrokerProcess, secured: Secured) -> None:
+    """What else has a listener's prefix is stored, as in Kafka, and never has an effect."""
+    _alter(AdminClient(secured.librdkafka("PLAINTEXT")), {"listener.name.sasl_plaintext.plain.connections.max.reauth.ms": "1000"})
+
+    with WireClient("127.0.0.1", secured.ports["SASL_PLAINTEXT"], timeout_s=PATIENCE_S) as client:
+        client.request(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        answer = client.request(SaslAuthenticateRequest(auth_bytes=f"\0{USER}\0{PASSWORD}".encode()), 2)
+
+    assert (answer.error_code, answer.session_lifetime_ms) == (ErrorCode.NONE, 0)
