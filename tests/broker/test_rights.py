@@ -42,7 +42,8 @@ def has_no_place_for_a_denial(request: RightsRequest) -> bool:
 
 @pytest.mark.long
 async def test_rights_are_asked_for_and_heeded(node: Node) -> None:
-    """One node for all settings: its start takes longer than all requests."""
+    """One node for all settings: its start takes longer than all requests.
+    CVE-2026-41115: an API asked for another right than was documented. CVE-2023-50976 of Redpanda: transactions asked for none."""
     asked: dict[str, set[tuple[AclOperation, ResourceType]]] = {}
     for setting in SETTINGS:
         await node.apply(setting)

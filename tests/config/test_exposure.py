@@ -57,6 +57,7 @@ def test_plain_without_tls_is_told(caplog: pytest.LogCaptureFixture, mechanisms:
 
 
 def test_open_metrics_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    """CVE-2026-82266 of Redpanda: its API for administrators was open to all."""
     said = lines(caplog, "barnabas.metrics.listener=0.0.0.0:9404")
 
     assert said == ["other machines reach the metrics, which let in anyone: barnabas.metrics.listener=0.0.0.0:9404"]

@@ -190,6 +190,7 @@ def test_a_known_tagged_field_has_to_fill_its_size() -> None:
 
 
 def test_objects_of_one_request_are_limited() -> None:
+    """CVE-2026-111108: a count was bounded by the bytes that are left, and each element took many more."""
     count = MAX_REQUEST_ENTRIES + 1
     topics = uvarint(count + 1) + count * EMPTY_TOPIC
 

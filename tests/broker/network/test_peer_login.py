@@ -101,6 +101,8 @@ class Client:
 
 
 def test_it_logs_in_before_its_first_request() -> None:
+    """redpanda#31152: a node's own request came before the answer to its login."""
+
     async def test() -> None:
         clock = ManualClock()
         server = Server(clock)

@@ -60,6 +60,7 @@ class Wire:
 
 
 def test_a_request_behind_a_parked_fetch_waits_its_turn() -> None:
+    """sarama#2233: so does the SaslHandshake of a client that logs in again."""
     wire = Wire()
     wire.offer(FETCH, "fetch")
 

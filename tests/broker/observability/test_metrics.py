@@ -126,6 +126,7 @@ async def test_metrics_are_served_over_http_and_other_paths_are_not() -> None:
 
 
 async def test_a_request_head_that_never_ends_closes_the_connection() -> None:
+    """CVE-2026-67235 of RabbitMQ: a body without a bound."""
     server = MetricsServer(Metrics(), ManualClock())
     await server.start("127.0.0.1", 0)
 

@@ -36,4 +36,5 @@ JAAS = f'{jaas.PLAIN_LOGIN_MODULE} required username="a" password="{SECRET}" use
     ids=lambda holder: type(holder).__name__,
 )
 def test_a_repr_shows_no_secret(holder: object) -> None:
+    """CVE-2023-24619 of Redpanda."""
     assert SECRET not in f"{holder!r} {holder}"

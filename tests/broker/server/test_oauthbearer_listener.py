@@ -54,6 +54,7 @@ def make(tmp_path: Path, **changes: str | None) -> OAuthBearerValidator:
     ],
 )
 def test_what_stops_the_start(changes: dict[str, str | None], why: str, tmp_path: Path) -> None:
+    """CVE-2026-110985 and CVE-2026-33557: without keys Kafka took any token."""
     with pytest.raises(ConfigError, match=why):
         make(tmp_path, **changes)
 

@@ -177,6 +177,7 @@ def test_pushes_that_are_refused(room: Room, fields: dict[str, Any], error: Erro
 
 
 def test_a_decompression_bomb_is_refused(room: Room) -> None:
+    """CVE-2026-111073; CVE-2026-27571 of NATS."""
     bomb = compress(Compression.ZSTD, b"\0" * (DECOMPRESSED_BYTES_MAX + 1))
     assert len(bomb) < MAX_BYTES
 

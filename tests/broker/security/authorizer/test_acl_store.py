@@ -165,6 +165,7 @@ def random_filter(chance: random.Random) -> AclFilter:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_find_equals_a_look_at_all_acls_while_they_change(seed: int) -> None:
+    """CVE-2024-27309; KAFKA-20667: a look-up costs the prefixes of a name, and not all ACLs."""
     chance = random.Random(seed)
     store = AclStore()
     all_acls: dict[bytes, Acl] = {}

@@ -72,6 +72,7 @@ def dominates(denial: Acl, acl: Acl) -> bool:
 @pytest.mark.parametrize("without_acls", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 def test_decisions_equal_those_of_the_rules_written_down(seed: int, without_acls: bool) -> None:
+    """CVE-2024-27309: after ACLs were removed others were not heeded."""
     chance = random.Random(seed)
     store = AclStore()
     authorizer = StandardAuthorizer(store, is_allowed_without_acls=without_acls)

@@ -65,6 +65,7 @@ def test_an_rsa_key_takes_all_rsa_algorithms() -> None:
 
 @pytest.mark.parametrize("name", ["none", "None", "NONE", "nOnE"])
 def test_no_algorithm_is_none(name: str) -> None:
+    """CVE-2021-22160 of Pulsar."""
     header = base64.urlsafe_b64encode(json.dumps({"alg": name, "kid": "a"}).encode()).rstrip(b"=").decode()
     payload = base64.urlsafe_b64encode(json.dumps(CLAIMS).encode()).rstrip(b"=").decode()
 

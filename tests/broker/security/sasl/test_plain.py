@@ -47,6 +47,7 @@ def test_right_password_logs_in(authorization_id: str) -> None:
     ],
 )
 def test_client_is_told_why_it_is_refused(token: bytes, message: str) -> None:
+    """CVE-2017-12610: nobody logs in as somebody else by an authorization id."""
     server = PlainServer(USERS)
 
     with pytest.raises(SaslAuthenticationError) as caught:

@@ -13,6 +13,7 @@ from broker.security.sasl.actions import (
 from broker.security.sasl.events import (
     AuthenticateRequested,
     OtherRequested,
+    TokenReceived,
 )
 from broker.security.sasl.exchange import Identity
 from protocol.errors import ErrorCode
@@ -20,6 +21,7 @@ from tests.broker.security.sasl.logins import (
     ALICE,
     BOB,
     NAMES,
+    PLAIN_0,
     PLAIN_1,
     SCRAM_1,
     START,
@@ -63,6 +65,16 @@ def test_credential_that_has_ended_makes_a_session_that_has_ended() -> None:
     assert isinstance(answer, AnswerAuthenticate)
     assert answer.session_lifetime_ms == 0
     assert conversation.is_session_expired(after(600_001))
+
+
+def test_session_ends_for_a_client_that_cannot_log_in_again() -> None:
+    """KAFKA-9241, and CVE-2023-31007 of Pulsar: with SaslHandshake 0 nobody is told of a lifetime, and it ends all the same."""
+    conversation = make_conversation(max_reauth_ms=60_000)
+    feed(conversation, PLAIN_0, TokenReceived(ALICE))
+    assert conversation.is_complete
+
+    assert conversation.is_session_expired(after(60_000))
+    assert "expired" in closed(feed(conversation, AuthenticateRequested(0, ALICE), now=after(60_000))).reason
 
 
 def test_client_logs_in_again_before_the_session_ends() -> None:

@@ -65,7 +65,8 @@ def test_random_bytes_are_refused_or_wait(contexts: tuple[ssl.SSLContext, ssl.SS
 
 
 def test_record_that_is_announced_takes_no_memory_before_it_comes(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
-    """A handshake message may announce 16 MB, and come in small pieces."""
+    """A handshake message may announce 16 MB, and come in small pieces.
+    CVE-2026-50734 and CVE-2026-53917 of ActiveMQ, which allocated before a login."""
     layer = TlsLayer(contexts[0], is_server=True)
     layer.feed(b"\x16\x03\x01\x40\0" + b"\1\xff\xff\xff" + bytes(16_380))
 

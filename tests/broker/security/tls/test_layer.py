@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ssl
+import time
 
 import pytest
 
 from broker.security.tls.layer import INBOUND_SIZE_MAX, OUTBOUND_SIZE_MAX, End, TlsError, TlsLayer
 from broker.security.tls.settings import ClientAuth
 from tests.broker.security.tls.pairs import Pair, read
-from tests.broker.security.tls.stores import client, pem_key, pem_trust, server
+from tests.broker.security.tls.stores import client, needs_cryptography, pem_key, pem_trust, server
 
 PROTOCOLS = ["TLSv1.2", "TLSv1.3"]
 
@@ -218,6 +219,32 @@ def test_client_without_a_trusted_certificate_is_refused(auth: ClientAuth, key: 
 
     assert pair.server.unsent_size > 0  # the alert
     assert not pair.server.is_established
+
+
+DAY_MS = 86_400_000
+
+
+@needs_cryptography
+@pytest.mark.parametrize(
+    ("age_days", "is_self_signed", "why"),
+    [(1, False, None), (-10, False, "not yet valid"), (900, False, "has expired"), (1, True, "self-signed certificate")],
+)
+def test_client_s_certificate_has_to_hold_today(age_days: int, is_self_signed: bool, why: str | None) -> None:
+    """By authorities of that age; the last client has signed his certificate himself."""
+    from broker.cli.authority import Authority
+
+    authority = Authority("CA", int(time.time() * 1000) - age_days * DAY_MS)
+    pair = Authority("alice", int(time.time() * 1000)).pair if is_self_signed else authority.sign("alice", [], is_for_client=True)
+    key = {"keystore_type": "PEM", "keystore_key": pair.key, "keystore_certificate_chain": pair.certificate}
+    trust = {"truststore_type": "PEM", "truststore_certificates": authority.pair.certificate}
+    found = Pair(server(client_auth=ClientAuth.REQUIRED, **trust), client(**key))
+
+    if why is None:
+        found.handshake()
+    else:
+        with pytest.raises(TlsError, match=f"^TLS handshake failed: the peer's certificate: .*{why}"):
+            found.handshake()
+        assert not found.server.is_established
 
 
 @pytest.mark.parametrize(
