@@ -165,9 +165,12 @@ class KafkaApis:
                 position = skip_tags(frame, position)
             request, _ = route.decode(frame, position, route.entries_max)
             context = RequestContext(api_key, api_version, correlation_id, "", facts, self._now_ns() // NS_PER_MS, OPEN_ACCESS)
-            return route.encode(correlation_id, self.response_to_failure(route, context, request, KafkaError(error)))
-        except (CloseConnection, DecodeError, TooManyEntriesError):
-            return []
+            response = self.response_to_failure(route, context, request, KafkaError(error))
+            if not isinstance(response, route.api.response_class):
+                return []  # it would be made in turns: so many things nobody has to ask for before a login
+            return route.encode(correlation_id, response)
+        except (CloseConnection, DecodeError, TooManyEntriesError, ValueError):
+            return []  # ValueError: a FindCoordinator of no key has no place for an error from version 4 on
 
     def next_stage(self, route: Route, context: RequestContext, request: Any, outcome: Any, is_long: bool) -> Any:
         """What comes after `outcome`, which a handler has returned or a stage has come to: the response's chunks, None for no response, or

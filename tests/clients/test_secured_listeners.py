@@ -22,6 +22,7 @@ from kafka.errors import KafkaError as KafkaPythonError
 
 from protocol.apis import DECLARED
 from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from protocol.uvarint import uvarint
@@ -153,6 +154,11 @@ def test_no_api_is_served_before_the_login(broker: BrokerProcess, secured: Secur
                 assert client.request(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
             client.send(api.request_class(), api.max_version)
             held.append((api.name, client))
+    if has_handshake:
+        client = WireClient("127.0.0.1", secured.ports["SASL_PLAINTEXT"], timeout_s=PATIENCE_S)
+        client.request(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        client.send(FindCoordinatorRequest(coordinator_keys=["k"] * 19_000), 4)  # an answer that would be made in turns
+        held.append(("FindCoordinator", client))
 
     for name, client in held:
         received = b""
@@ -162,6 +168,7 @@ def test_no_api_is_served_before_the_login(broker: BrokerProcess, secured: Secur
         told_count += ErrorCode.ILLEGAL_SASL_STATE.to_bytes(2) in received
         client.close()
     assert (told_count > 20) is has_handshake, told_count
+    assert "Traceback" not in broker.log_path.read_text()
 
 
 def test_tags_of_a_header_before_the_login_are_few(broker: BrokerProcess, secured: Secured) -> None:
