@@ -78,13 +78,14 @@ chaos: $(VENV)/.installed $(VENV)/.test-dependencies
 transactions: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m tests.faults.transactions --minutes $(MINUTES) $(CHAOS_ARGS)
 
-# Hostile clients of every kind, with honest ones beside them: make attack SECONDS=3600. 900 seconds are a full campaign.
+# Hostile clients of every kind, with honest ones beside them: make attack SECONDS=3600. 900 seconds are a full campaign. At a secured broker,
+# logged in or not: DOOR=secured, DOOR=strangers. So of the next, too.
 attack: $(VENV)/.installed $(VENV)/.test-dependencies
-	$(BIN)/python -m tests.attack --seconds $(SECONDS)
+	$(BIN)/python -m tests.attack --seconds $(SECONDS) $(if $(DOOR),--$(DOOR))
 
 # Inputs of every kind at every API of both listeners: make fuzz SECONDS=600 SEED=7.
 fuzz: $(VENV)/.installed $(VENV)/.test-dependencies
-	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(DOOR),--$(DOOR))
 
 # Random steps to Apache Kafka and to this broker, all answers compared: make compare SEEDS=200 FUZZER=data (or admin, consumer-groups). All fuzzers without one.
 compare: $(VENV)/.installed $(VENV)/.test-dependencies

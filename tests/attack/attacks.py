@@ -71,6 +71,7 @@ STRANGERS = (
     Attack("slow-logins", stranger_attacks.dribble_logins),
     Attack("huge-logins", stranger_attacks.send_huge_frames, is_quick=True),
     Attack("cut-records", stranger_attacks.cut_records, is_quick=True),
+    Attack("connections", stranger_attacks.flood_connections, settings=connection_attacks.FLOOD_SETTINGS),
     Attack("half-frames", memory_attacks.send_half_frames),
     Attack("unfinished-frames", memory_attacks.send_unfinished_frames, settings=memory_attacks.SMALL_MEMORY),
     Attack("other-protocols", connection_attacks.speak_other_protocols, is_quick=True),

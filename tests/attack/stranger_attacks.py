@@ -21,6 +21,7 @@ from protocol import codec
 from protocol.messages.metadata import MetadataRequest
 from tests.attack.attacker import Attacker, drop_answer, framed
 from tests.attack.canary import with_left_out
+from tests.attack.connection_attacks import FLOOD_LIMIT
 from tests.attack.guard import SASL_AUTHENTICATE, SASL_HANDSHAKE, Guard
 from tests.attack.report import Latency, latency_of
 from tests.attack.storm import Counts, run_storm
@@ -41,6 +42,7 @@ AHEAD = 25
 FRAME_MAX = 524_288
 HUGE_FRAMES = 300
 CUTS = 3_000
+FLOOD = 20_000
 NAMES = (USER, "nobody", "x" * 200, "a=2Cb")
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
@@ -320,6 +322,23 @@ class _Stormer(threading.Thread):
         if b"127.0.0.1" in received:  # the address of a broker, in an answer to Metadata
             self.failures.append(f"let in by {login!r:.300}")
         return bool(received)
+
+
+def flood_connections(attacker: Attacker) -> None:
+    """Connections to the TLS listener beyond the limit of their address: refused ones have no outbox, and may leave nothing behind."""
+    guard = _guard(attacker)
+    held = [attacker.dial(guard.port("SASL_SSL")) for _ in range(FLOOD_LIMIT)]
+    opened_s = time.monotonic()
+    for _ in range(attacker.count(FLOOD)):
+        if time.monotonic() > opened_s + DEADLINE_S / 2:  # before they are closed for want of a login
+            opened_s = time.monotonic()
+            for connection in held:
+                connection.close()
+            held = [attacker.dial(guard.port("SASL_SSL")) for _ in range(FLOOD_LIMIT)]
+        with attacker.dial(guard.port("SASL_SSL")) as connection:
+            attacker.note(not _is_closed_by(connection, time.monotonic() + 0.2))
+    for connection in held:
+        connection.close()
 
 
 def cut_records(attacker: Attacker) -> None:
