@@ -69,7 +69,7 @@ STRANGERS = (
     Attack("mutated-logins", stranger_attacks.mutate_logins, is_quick=True),
     Attack("half-logins", stranger_attacks.hold_half_handshakes, is_quick=True),
     Attack("slow-logins", stranger_attacks.dribble_logins),
-    Attack("huge-logins", stranger_attacks.send_huge_frames, is_quick=True),
+    Attack("huge-logins", stranger_attacks.send_huge_frames, settings=memory_attacks.SMALL_MEMORY),
     Attack("cut-records", stranger_attacks.cut_records, is_quick=True),
     Attack("connections", stranger_attacks.flood_connections, settings=connection_attacks.FLOOD_SETTINGS),
     Attack("half-frames", memory_attacks.send_half_frames),

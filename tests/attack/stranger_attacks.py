@@ -25,6 +25,7 @@ from tests.attack.connection_attacks import FLOOD_LIMIT
 from tests.attack.guard import SASL_AUTHENTICATE, SASL_HANDSHAKE, Guard
 from tests.attack.report import Latency, latency_of
 from tests.attack.storm import Counts, run_storm
+from tests.attack.target import HONEST_TOPIC
 from tests.attack.tls_sink import SinkProcess
 from tests.support.jwts import raw_token, token
 from tests.support.secured import PASSWORD, USER
@@ -142,8 +143,10 @@ def dribble_logins(attacker: Attacker) -> None:
 
 
 def send_huge_frames(attacker: Attacker) -> None:
-    """Frames as large as a login's may be, but for their last byte; and frames of one byte more, which are closed at once."""
+    """Frames as large as a login's may be, but for their last byte, more than the limit of request memory, with an honest producer of
+    megabytes beside them; and frames of one byte more, which are closed at once."""
     guard, body = _guard(attacker), bytes(FRAME_MAX - 1)
+    attacker.broker.start_canary("large", HONEST_TOPIC)
     held = []
     for number in range(attacker.count(HUGE_FRAMES, at_least=20)):
         connection = attacker.dial(guard.port("SASL_PLAINTEXT"), timeout_s=5.0)
@@ -159,9 +162,10 @@ def send_huge_frames(attacker: Attacker) -> None:
         attacker.tally.silent += 1
     if attacker.tally.answered:
         attacker.failures.append("a frame above sasl.server.max.receive.size was answered")
-    time.sleep(2.0)
+    time.sleep(DEADLINE_S + 2)
     for connection in held:
         connection.close()
+    attacker.broker.stop_canary("large")
 
 
 def storm_with_logins(attacker: Attacker) -> None:
