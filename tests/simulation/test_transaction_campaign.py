@@ -35,6 +35,10 @@ KEPT: dict[int, tuple[type[World], str]] = {
         TransactionClusterWorld,
         "a transaction of a coordinator whose clock was half an hour ahead stayed open when another broker took over",
     ),
+    930104: (
+        TransactionClusterWorld,
+        "a repeated marker ended a later transaction whose PREPARE a power cut took (KAFKA-17754): the watch thought it was expected",
+    ),
 }
 """Seeds that found something once, and what. They stay even if a change of the harness makes other worlds of them."""
 
