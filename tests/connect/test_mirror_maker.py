@@ -188,6 +188,7 @@ def test_acls_follow(mirrored: Mirrored, source: str, topic_name: str) -> None:
     assert there.rights(copy) == {("User:alice", AclOperation.READ)}
 
 
+@pytest.mark.secured(never=True)
 @both_directions
 def test_acls_that_are_not_there_make_no_noise(mirrored: Mirrored, source: str) -> None:
     """SECURITY_DISABLED is what MirrorMaker understands; anything else is a stack trace a second."""

@@ -37,12 +37,14 @@ def protocols_of_run() -> list[str]:
 
 def parametrize_protocol(metafunc: pytest.Metafunc, fixture: str, scope: Literal["function", "module", "session"]) -> None:
     """For pytest_generate_tests. A test that has this fixture gets it without security; with the marker `secured` also with it, and with
-    `secured(only=True)` only so. With BARNABAS_TEST_PROTOCOL all tests get that one."""
+    `secured(only=True)` only so. With BARNABAS_TEST_PROTOCOL all tests get that one, but those with `secured(never=True)`."""
     if fixture not in metafunc.fixturenames:
         return
     marker, protocols = metafunc.definition.get_closest_marker("secured"), protocols_of_run()
     if marker is None:
         protocols = protocols[:1]
+    elif marker.kwargs.get("never"):
+        protocols = ["PLAINTEXT"]
     elif marker.kwargs.get("only"):
         protocols = protocols[-1:]
     metafunc.parametrize(fixture, protocols, indirect=True, scope=scope)
