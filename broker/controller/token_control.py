@@ -27,6 +27,10 @@ from protocol.uuids import random_uuid, uuid_to_text
 USER_TYPE = "User"
 OWNERS_SINCE = 3
 """The version of CreateDelegationToken with an owner in the request and the requester in the response."""
+TOKENS_OF_REQUESTER_MAX = 1_000
+"""Tokens that one principal may have asked for and that are not removed yet. Kafka has no bound."""
+RENEWERS_MAX, RENEWERS_SIZE_MAX = 100, 16_384
+"""Of one token: their number, and the characters of their names. Kafka has no bound."""
 REMOVED_AT_ONCE_MAX = 1000
 """Tokens that are removed by one batch of records (MAX_RECORDS_PER_EXPIRATION)."""
 
@@ -51,6 +55,7 @@ class TokenControl:
             if any(renewer.principal_type != USER_TYPE for renewer in request.renewers):
                 raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
             hmacs = self._checked_hmacs()
+            self._check_bounds(request, requester)
         except KafkaError as error:
             response.error_code = error.code
             return ControllerResult([], response)
@@ -72,6 +77,13 @@ class TokenControl:
         response.token_id = record.token_id
         response.hmac = hmacs.of(record.token_id)
         return ControllerResult([record], response)
+
+    def _check_bounds(self, request: CreateDelegationTokenRequest, requester: str) -> None:
+        """Raises KafkaError POLICY_VIOLATION. A token for oneself needs no right at all, and every node has all tokens in memory."""
+        if sum(len(renewer.principal_name) for renewer in request.renewers) > RENEWERS_SIZE_MAX or len(request.renewers) > RENEWERS_MAX:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION)
+        if sum(1 for token in self._state.tokens.by_id.values() if token.requester == requester) >= TOKENS_OF_REQUESTER_MAX:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION)
 
     def renew(self, request: RenewDelegationTokenRequest, requester: str, now_ms: int) -> ControllerResult[RenewDelegationTokenResponse]:
         try:

@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from broker.controller.token_control import REMOVED_AT_ONCE_MAX, TokenControl
+from broker.controller.token_control import (
+    REMOVED_AT_ONCE_MAX,
+    RENEWERS_MAX,
+    RENEWERS_SIZE_MAX,
+    TOKENS_OF_REQUESTER_MAX,
+    TokenControl,
+)
 from broker.metadata.cluster_state import ClusterState
 from config.server import LONG_MAX, ServerConfig
 from protocol.errors import ErrorCode, KafkaError
@@ -225,8 +231,8 @@ def test_a_token_whose_time_is_over_can_only_be_removed() -> None:
 
 def test_tokens_whose_time_is_over_are_removed_in_batches() -> None:
     tokens = Tokens()
-    for _ in range(REMOVED_AT_ONCE_MAX + 2):
-        tokens.create(creation(max_lifetime_ms=HOUR_MS))
+    for number in range(REMOVED_AT_ONCE_MAX + 2):
+        tokens.create(creation(max_lifetime_ms=HOUR_MS), (ALICE, BOB)[number % 2])
     left = tokens.create(creation())
 
     assert [len(step) for step in tokens.remove_expired(NOW_MS + HOUR_MS)] == []
@@ -236,7 +242,8 @@ def test_tokens_whose_time_is_over_are_removed_in_batches() -> None:
 
 def test_a_token_that_is_removed_between_two_batches_is_not_removed_again() -> None:
     tokens = Tokens()
-    ids = [tokens.create(creation(max_lifetime_ms=HOUR_MS)).token_id for _ in range(REMOVED_AT_ONCE_MAX + 2)]
+    requesters = [(ALICE, BOB)[number % 2] for number in range(REMOVED_AT_ONCE_MAX + 2)]
+    ids = [tokens.create(creation(max_lifetime_ms=HOUR_MS), requester).token_id for requester in requesters]
     steps = tokens.control.remove_expired(NOW_MS + DAY_MS)
 
     next(steps)
@@ -251,3 +258,16 @@ def test_no_text_shows_the_hmac() -> None:
     assert response.token_id in repr(response) and repr(response.hmac)[2:20] not in repr(response)
     for request in (RenewDelegationTokenRequest(hmac=b"secret"), ExpireDelegationTokenRequest(hmac=b"secret")):
         assert "secret" not in repr(request)
+
+
+def test_nobody_has_tokens_or_renewers_without_end() -> None:
+    """A token for oneself needs no right: by 15 MB of renewers a request any user could fill all nodes' memory."""
+    tokens = Tokens()
+    for _ in range(TOKENS_OF_REQUESTER_MAX):
+        assert tokens.create(creation()).error_code == ErrorCode.NONE
+
+    assert tokens.create(creation()).error_code == ErrorCode.POLICY_VIOLATION
+    assert tokens.create(creation(), BOB).error_code == ErrorCode.NONE
+    assert tokens.create(creation(*[ALICE] * RENEWERS_MAX), BOB).error_code == ErrorCode.NONE
+    assert tokens.create(creation(*[ALICE] * (RENEWERS_MAX + 1)), BOB).error_code == ErrorCode.POLICY_VIOLATION
+    assert tokens.create(creation("User:" + "r" * (RENEWERS_SIZE_MAX + 1)), BOB).error_code == ErrorCode.POLICY_VIOLATION
