@@ -21,9 +21,10 @@ from broker.groups.shard import GroupCoordinatorShard
 from broker.transactions.local_markers import LocalMarkers
 from broker.transactions.shard import TransactionCoordinatorShard
 from broker.transactions.state import PREPARED
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup
-from storage.markers import TransactionMarker
+from storage.log import Log
+from storage.markers import MarkerResult, TransactionMarker
 from tests.simulation.history import History
 from tests.simulation.trace import Trace
 from tests.simulation.transaction_ledger import Attempt, Producer, TransactionLedger
@@ -64,12 +65,13 @@ class TransactionWatch:
                 (TransactionCoordinatorShard, "_write_outcome", self._decides),
                 (TransactionCoordinatorShard, "_send_markers", self._sends_markers),
                 (TransactionCoordinatorShard, "on_loaded", self._takes_office),
-                (LocalMarkers, "write", self._writes_markers),
+                (LocalMarkers, "write", self._brings_markers),
                 (GroupCoordinator, "commit_transactional_offsets", self._commits_offsets),
                 (GroupCoordinatorShard, "on_loaded", self._takes_groups),
                 (OffsetReads, "read", self._reads_offsets),
             ):
                 stack.enter_context(patch.object(owner, name, _told_before(getattr(owner, name), before)))
+            stack.enter_context(patch.object(Log, "append_markers", self._appending_markers(Log.append_markers)))
             for name, wrap in (("_end_transaction", self._noting), ("_complete", self._completing)):
                 stack.enter_context(patch.object(TransactionCoordinatorShard, name, wrap(getattr(TransactionCoordinatorShard, name))))
             yield
@@ -144,20 +146,33 @@ class TransactionWatch:
 
     # -- partitions ------------------------------------------------------------------------------------------------------
 
-    def _writes_markers(self, _: LocalMarkers, topic: str, partition: int, markers: Sequence[TransactionMarker], *__: Any) -> None:
-        for marker in markers:
-            self.markers.append(WrittenMarker(topic, partition, marker))
-            if marker.transaction_version >= EPOCH_BUMP_VERSION:
-                continue  # a late one is refused, or the history shows what it has ended
-            producer = marker.producer_id, marker.producer_epoch
-            attempt, pending = self._ledger.current(producer), self._pending.get(producer)
-            is_expected = self._prepared.get(marker.producer_id) == (marker.producer_epoch, marker.is_commit)
-            if is_expected:
-                continue
-            if attempt is not None and attempt.settled is not marker.is_commit:
-                self._late("marker", attempt, marker.transaction_version)
-            if pending is not None and pending.decided is not marker.is_commit:
-                self._late("marker", pending, marker.transaction_version)
+    def _brings_markers(self, _: LocalMarkers, topic: str, partition: int, markers: Sequence[TransactionMarker], *__: Any) -> None:
+        self.markers += [WrittenMarker(topic, partition, marker) for marker in markers]
+
+    def _appending_markers(self, method: Callable[..., list[MarkerResult]]) -> Callable[..., list[MarkerResult]]:
+        """A marker counts where it is accepted: it ends what is open, and the question whether a batch may be appended. Readers see it
+        after this."""
+
+        def wrapper(log: Log, markers: Sequence[TransactionMarker], **named: Any) -> list[MarkerResult]:
+            results = method(log, markers, **named)
+            for marker, result in zip(markers, results, strict=True):
+                if result.error_code is ErrorCode.NONE:
+                    self._ends(marker)
+            return results
+
+        return wrapper
+
+    def _ends(self, marker: TransactionMarker) -> None:
+        if marker.transaction_version >= EPOCH_BUMP_VERSION:
+            return  # a late one is refused, or the history shows what it has ended
+        producer = marker.producer_id, marker.producer_epoch
+        if self._prepared.get(marker.producer_id) == (marker.producer_epoch, marker.is_commit):
+            return
+        attempt, pending = self._ledger.current(producer), self._pending.get(producer)
+        if attempt is not None and attempt.settled is not marker.is_commit:
+            self._late("marker", attempt, marker.transaction_version)
+        if pending is not None and pending.decided is not marker.is_commit:
+            self._late("marker", pending, marker.transaction_version)
 
     def _takes_groups(self, shard: GroupCoordinatorShard) -> None:
         partition, epoch = shard._shard.partition, shard._shard.leader_epoch
