@@ -117,6 +117,7 @@ class Registry(Protocol):
     monotonic_ns: Callable[[], int]
     call_later: Callable[..., Timer]
     on_refused: Callable[[str, str], None]
+    on_authentication: Callable[[str, str], None]
 
     def admit(self, connection: Connection) -> int | None:
         """Count `connection` and number it. Returns None, or after how many ms it must be closed."""
@@ -312,10 +313,25 @@ class Connection(asyncio.BufferedProtocol):
 
     def security_failed(self, reason: str) -> None:
         """Called when TLS has failed."""
+        self._count_failure()
         self.close(reason, FAILED_TLS)
+
+    def authentication_failed(self, reason: str) -> None:
+        """The peer is nobody who is known here, or has not said in time who it is."""
+        self._count_failure()
+        self.close(reason, FAILED_AUTHENTICATIONS)
+
+    def _count_failure(self) -> None:
+        if self.state is _OPEN:
+            is_first = self.authenticating_since_ms is not None
+            self._registry.on_authentication(self.facts.listener.name, "failed_authentication" if is_first else "failed_reauthentication")
 
     def authenticated(self, principal: str, *, is_by_token: bool = False) -> None:
         """Serve the peer from now on as `principal` (`Type:name`)."""
+        is_first = self.authenticating_since_ms is not None
+        self._registry.on_authentication(
+            self.facts.listener.name, "successful_authentication" if is_first else "successful_reauthentication"
+        )
         self.authenticating_since_ms = None
         self.facts.principal = principal
         self.facts.is_token_authenticated = is_by_token
@@ -334,7 +350,7 @@ class Connection(asyncio.BufferedProtocol):
         if answer:
             self._send(answer)
             self._flush()
-        self.close(reason, FAILED_AUTHENTICATIONS)
+        self.authentication_failed(reason)
 
     # -- the pipeline's calls -------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from broker.loop.clock import Clock, Timer
 from broker.network.busy_poll import BusyPoll
-from broker.network.connection import FAILED_AUTHENTICATIONS, Authenticator, Connection, Handle, Refuse, no_answer
+from broker.network.connection import Authenticator, Connection, Handle, Refuse, no_answer
 from broker.network.connection_limits import AT_ONCE, ConnectionLimits, Rates
 from broker.network.context import ListenerFacts
 from broker.network.frame_turn import FrameTurn
@@ -26,6 +26,12 @@ from protocol.framing import BufferPool
 
 REFUSED_CONNECTIONS = "refused connections"  # a kind of log line
 _NO_OVERRIDES: Mapping[str, int] = MappingProxyType({})
+
+
+def _ignores(listener_name: str, outcome: str) -> None:
+    """Nobody counts authentications."""
+
+
 _DEFAULT_OPTIONS = SocketOptions()
 AUTHENTICATION_MS = 10_000  # the default of barnabas.authentication.timeout.ms
 SWEEP_INTERVAL_MS = 1_000  # between two checks of the deadlines, which are tens of seconds
@@ -50,6 +56,7 @@ class ConnectionRegistry:
         busy_poll_us: int,
         on_count: Callable[[str, int], None],
         on_refused: Callable[[str, str], None],
+        on_authentication: Callable[[str, str], None] = _ignores,
         max_connections_of_ip: Mapping[str, int] = _NO_OVERRIDES,
         inter_broker_listener: str = "",
         rates: Rates | None = None,
@@ -79,6 +86,7 @@ class ConnectionRegistry:
         self._frame_deadline_ms = frame_deadline_ms
         self._authentication_ms = authentication_ms
         self.on_refused = on_refused  # called with (API name, property) for a request beyond a limit, for the metrics
+        self.on_authentication = on_authentication  # called with (listener name, what came of it), for the metrics
         self._on_count = on_count  # called with (listener name, +1 or -1), for the metrics
         self._connections: dict[Connection, None] = {}  # a dict for its order: closing goes oldest first
         self._turned_away: dict[Connection, None] = {}  # those that are closed after a delay
@@ -155,7 +163,7 @@ class ConnectionRegistry:
             ):
                 connection.close("frame not completed in time")
             elif connection.authenticating_since_ms is not None and now - connection.authenticating_since_ms >= self._authentication_ms:
-                connection.close("not authenticated in time", FAILED_AUTHENTICATIONS)
+                connection.authentication_failed("not authenticated in time")
             elif connection.is_deserted:
                 connection.close("connection reset by peer")
         self._sweep_timer = self.call_later(SWEEP_INTERVAL_MS, self._sweep)

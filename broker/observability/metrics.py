@@ -131,6 +131,8 @@ class MetricsSnapshot(NamedTuple):
     refused_requests: dict[tuple[str, str], int]
     connections: dict[str, int]
     connections_created: dict[str, int]
+    authentications: dict[tuple[str, str], int]
+    """By listener and outcome."""
     gauges: list[GaugeSample]
     collected: list[Iterable[GaugeSample]]
     """What collectors have gathered, which the renderer turns into gauges."""
@@ -150,6 +152,7 @@ class Metrics:
         self.connections: dict[str, int] = {}
         """Open connections by listener name."""
         self.connections_created: dict[str, int] = {}
+        self._authentications: dict[tuple[str, str], int] = {}
 
     def topic(self, name: str) -> BrokerTopicMetrics:
         """The counters of topic `name`, to hold on to while it exists."""
@@ -198,6 +201,12 @@ class Metrics:
         if change > 0:
             self.connections_created[listener_name] = self.connections_created.get(listener_name, 0) + change
 
+    def authentication(self, listener_name: str, outcome: str) -> None:
+        """A client of the listener was authenticated or refused: `outcome` is successful_ or failed_ with authentication or
+        reauthentication (Selector's metrics)."""
+        key = listener_name, outcome
+        self._authentications[key] = self._authentications.get(key, 0) + 1
+
     def add_gauge(self, name: str, documentation: str, read: Callable[[], GaugeValue], label_names: tuple[str, ...] = ()) -> None:
         """Ask `read` at every scrape. A gauge of the same name is replaced. One whose name ends with `_total` is a counter: it only grows.
 
@@ -223,6 +232,7 @@ class Metrics:
             refused_requests=self._refused_requests.copy(),
             connections=self.connections.copy(),
             connections_created=self.connections_created.copy(),
+            authentications=self._authentications.copy(),
             gauges=[_sample(gauge) for gauge in self._gauges.values()],
             collected=[collect() for collect in self._collectors],
         )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from broker.loop.clock import Clock
-from broker.network.connection import FAILED_AUTHENTICATIONS, Connection, Handle, Refuse
+from broker.network.connection import Connection, Handle, Refuse
 
 if TYPE_CHECKING:
     from broker.network.login import Login
@@ -40,7 +40,7 @@ class TlsAuthenticator:
         try:
             connection.authenticated(f"User:{self._mapper.map_name(parse(certificate).subject_text)}")
         except (DerError, NoMatchingRuleError) as e:
-            connection.close(str(e), FAILED_AUTHENTICATIONS)
+            connection.authentication_failed(str(e))
 
 
 class SaslAuthenticator:

@@ -21,6 +21,7 @@ REQUEST_HEAD_MAX_BYTES = 8192
 REQUEST_DEADLINE_S = 5.0
 # Concurrent scrapes. More are refused, because each costs the loop a snapshot.
 CONNECTIONS_MAX = 8
+AUTHENTICATION_OUTCOMES = ("successful_authentication", "failed_authentication", "successful_reauthentication", "failed_reauthentication")
 QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
 
 
@@ -193,6 +194,14 @@ class _SnapshotCollector:
         for listener_name, count in self._snapshot.connections_created.items():
             created.add_metric((listener_name,), count)
         yield created
+        for outcome in AUTHENTICATION_OUTCOMES:
+            family = CounterMetricFamily(
+                f"kafka_server_socketservermetrics_{outcome}", f"{outcome.replace('_', ' ')}s, of TLS and SASL", labels=("listener",)
+            )
+            for (listener_name, found), count in self._snapshot.authentications.items():
+                if found == outcome:
+                    family.add_metric((listener_name,), count)
+            yield family
 
     def _gauge_families(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily

@@ -170,6 +170,7 @@ class Broker:
             authentication_ms=config.barnabas_authentication_timeout_ms,
             busy_poll_us=config.barnabas_busy_poll_us,
             on_count=node.metrics.connection_count,
+            on_authentication=node.metrics.authentication,
             on_refused=node.metrics.request_refused,
         )
         node.on_stop(registry.close)

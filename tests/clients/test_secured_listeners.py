@@ -6,6 +6,7 @@ import os
 import socket
 import ssl
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from protocol.uvarint import uvarint
 from tests.support.broker import BrokerProcess
+from tests.support.ports import HOST
 from tests.support.secured import FILES, PASSWORD, PROTOCOLS, USER, Secured
 from tests.support.wire import WireClient
 
@@ -45,7 +47,9 @@ def secured() -> Secured:
 
 @pytest.fixture(scope="module")
 def broker(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    broker = BrokerProcess(tmp_path_factory.mktemp("secured") / "broker", secured.settings())
+    metrics = {"barnabas.metrics.listener": f"{HOST}:{secured.metrics_port}"}
+    reauthentication = {"listener.name.sasl_plaintext.connections.max.reauth.ms": "3600000"}
+    broker = BrokerProcess(tmp_path_factory.mktemp("secured") / "broker", secured.settings() | metrics | reauthentication)
     broker.port = secured.ports["PLAINTEXT"]
     broker.start()
     yield broker
@@ -225,6 +229,32 @@ def _wait_until(is_reached: Callable[[], bool]) -> None:
     while not is_reached():
         assert time.monotonic() < deadline_s, "it does not come"
         time.sleep(0.02)
+
+
+def test_metrics_count_who_was_let_in_and_who_was_not(broker: BrokerProcess, secured: Secured) -> None:
+    def counts(protocol: str) -> list[int]:
+        with urllib.request.urlopen(f"http://{HOST}:{secured.metrics_port}/metrics", timeout=30) as page:
+            lines = page.read().decode().splitlines()
+        names = ("successful_authentication", "failed_authentication", "successful_reauthentication", "failed_reauthentication")
+        label = f'_total{{listener="{protocol}"}} '
+        heads = [f"kafka_server_socketservermetrics_{name}{label}" for name in names]
+        return [sum(int(float(line.removeprefix(head))) for line in lines if line.startswith(head)) for head in heads]
+
+    before = {protocol: counts(protocol) for protocol in PROTOCOLS}
+    for passwords in ([PASSWORD, PASSWORD], [PASSWORD, "wrong"], ["wrong"]):  # each list is a connection's logins
+        with WireClient(HOST, secured.ports["SASL_PLAINTEXT"]) as client:
+            for password in passwords:
+                client.request(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+                answer = client.request(SaslAuthenticateRequest(auth_bytes=f"\0{USER}\0{password}".encode()), 2)
+                assert (answer.error_code == 0) == (password == PASSWORD)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        _connected(secured, "SSL", ssl.create_default_context(cafile=str(FILES / "other-ca.pem")))
+    _connected(secured, "SSL", ssl.create_default_context(cafile=str(FILES / "ca.pem"))).close()
+
+    wanted = {"SASL_PLAINTEXT": [2, 1, 1, 1], "SSL": [1, 1, 0, 0], "PLAINTEXT": [0, 0, 0, 0]}
+    _wait_until(
+        lambda: all([now - then for now, then in zip(counts(name), before[name], strict=True)] == grown for name, grown in wanted.items())
+    )
 
 
 def test_a_running_broker_takes_up_a_renewed_certificate_and_refuses_anothers(broker: BrokerProcess, secured: Secured) -> None:

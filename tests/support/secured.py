@@ -16,7 +16,8 @@ class Secured:
     """Ports and settings. The listener PLAINTEXT is for administration, and for the broker itself."""
 
     def __init__(self) -> None:
-        self.ports = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
+        *ports, self.metrics_port = free_ports(len(PROTOCOLS) + 1)
+        self.ports = dict(zip(PROTOCOLS, ports, strict=True))
 
     def bootstrap(self, protocol: str) -> str:
         return f"{HOST}:{self.ports[protocol]}"

@@ -92,6 +92,7 @@ def test_scrape_has_the_names_of_the_usual_jmx_exporter_rules() -> None:
     metrics.request("Produce", 12).record(2_000_000)
     metrics.request_error(3, 3)
     metrics.connection_count("PLAINTEXT", 1)
+    metrics.authentication("SASL_SSL", "failed_authentication")
     metrics.add_gauge("kafka_log_log_size", "bytes", lambda: [(("orders", "0"), 123)], ("topic", "partition"))
     metrics.add_gauge("kafka_server_replicamanager_partitioncount", "partitions", lambda: 6)
 
@@ -104,6 +105,7 @@ def test_scrape_has_the_names_of_the_usual_jmx_exporter_rules() -> None:
     assert 1.7 < values['kafka_network_requestmetrics_totaltimems{quantile="0.99",request="Produce"}'] < 2.3
     assert values['kafka_network_requestmetrics_errors_total{error="UNKNOWN_TOPIC_OR_PARTITION",request="Metadata"}'] == 1
     assert values['kafka_server_socketservermetrics_connection_count{listener="PLAINTEXT"}'] == 1
+    assert values['kafka_server_socketservermetrics_failed_authentication_total{listener="SASL_SSL"}'] == 1
     assert values['kafka_log_log_size{partition="0",topic="orders"}'] == 123
     assert values["kafka_server_replicamanager_partitioncount"] == 6
     assert values["process_open_fds"] > 0
