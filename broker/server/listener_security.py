@@ -228,12 +228,15 @@ class ListenerSecurity:
         buffer = self._buffer = self._buffer or CiphertextBuffer()
         registry, network, disk = self._registry, self._registry.network, self._platform.disk
         present: list[tuple[ssl.SSLContext, Certificate]] = []
+        is_between_brokers = listener_name == self._config.inter_broker_listener_name
+        clients: list[ssl.SSLContext] = []  # of the broker's own side, as `present`; empty for other listeners
 
         def prepare(texts: Mapping[str, str]) -> Callable[[], None]:
             settings = ListenerSettings(texts, listener_name)
             found = tls_settings(settings, is_of_sasl=protocol == "SASL_SSL")
             chain = self._chain(found)
             new = server_context(found, self._read_file), chain[0]
+            new_clients = self._check_trust(found, new[0], present[0][0] if present else new[0], clients) if is_between_brokers else []
             if present:
                 self._check_change(found, present[0][1], new[1])
             elif found.keystore_location is not None and is_readable_by_all(found.keystore_location):
@@ -241,6 +244,7 @@ class ListenerSecurity:
 
             def apply() -> None:
                 present[:] = [new]
+                clients[:] = new_clients
                 watch.note(listener_name, chain)
 
             return apply
@@ -259,6 +263,24 @@ class ListenerSecurity:
         self._renewals.append(prepare)
         self._watch_files()
         return secure
+
+    def _check_trust(
+        self, settings: TlsSettings, server: ssl.SSLContext, present: ssl.SSLContext, clients: list[ssl.SSLContext]
+    ) -> list[ssl.SSLContext]:
+        """Raises ConfigError if brokers with these settings could not connect to each other, or to those with the `present` ones, as
+        SslFactory does. Returns the client's side of the settings."""
+        from broker.security.tls.context import client_context
+        from broker.security.tls.trust_check import find_distrust
+
+        client = client_context(settings, self._read_file)
+        client.check_hostname = False
+        for one_server, one_client in ((server, clients[0] if clients else client), (present, client)):
+            why = find_distrust(one_server, one_client)
+            if why is not None:
+                raise settings.refusal(
+                    "keystore.location", f"brokers with these settings would not trust each other's certificates on this listener: {why}"
+                )
+        return [client]
 
     def _chain(self, settings: TlsSettings) -> tuple[Certificate, ...]:
         from broker.security.tls.stores import load_key

@@ -36,6 +36,7 @@ RECORDS = 2_000
 VALUE = b"v" * 1_000
 LARGE = b"l" * 900_000
 PATIENCE_S = 20.0
+REAUTHENTICATION_MS = 3_600_000
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 _KEY, _CHAIN = "listener.name.ssl.ssl.keystore.key", "listener.name.ssl.ssl.keystore.certificate.chain"
 
@@ -48,7 +49,7 @@ def secured() -> Secured:
 @pytest.fixture(scope="module")
 def broker(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     metrics = {"barnabas.metrics.listener": f"{HOST}:{secured.metrics_port}"}
-    reauthentication = {"listener.name.sasl_plaintext.connections.max.reauth.ms": "3600000"}
+    reauthentication = {"listener.name.sasl_plaintext.connections.max.reauth.ms": str(REAUTHENTICATION_MS)}
     broker = BrokerProcess(tmp_path_factory.mktemp("secured") / "broker", secured.settings() | metrics | reauthentication)
     broker.port = secured.ports["PLAINTEXT"]
     broker.start()
@@ -389,4 +390,4 @@ def test_only_kafkas_dynamic_properties_of_a_listener_change(broker: BrokerProce
         client.request(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         answer = client.request(SaslAuthenticateRequest(auth_bytes=f"\0{USER}\0{PASSWORD}".encode()), 2)
 
-    assert (answer.error_code, answer.session_lifetime_ms) == (ErrorCode.NONE, 0)
+    assert (answer.error_code, answer.session_lifetime_ms) == (ErrorCode.NONE, REAUTHENTICATION_MS)
