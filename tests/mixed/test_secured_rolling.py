@@ -1,0 +1,120 @@
+"""A secured cluster is changed by rolling restarts while it is used: another authority, other certificates, another mechanism between the
+brokers. Producer and consumer go on, and all that was acknowledged is read once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer
+
+from broker.cli.authority import LOCAL_NAMES, Authority
+from tests.support.cluster import BARNABAS, KAFKA, Cluster
+from tests.support.ports import HOST
+from tests.support.process import ServerProcess
+from tests.support.secured import FILES, PASSWORD, USER, cluster_settings, scram_of_nodes
+
+TOPIC = "rolling"
+FLUSH_S = 90
+
+
+class Traffic:
+    """One producer with acks=all and one consumer in a group, for as long as the test lasts."""
+
+    def __init__(self, client: Mapping[str, str | int | bool]) -> None:
+        self.acknowledged: list[bytes] = []
+        self.read: list[bytes] = []
+        self._errors: list[str] = []
+        self._over = threading.Event()
+        self._client = client
+        self._threads = [threading.Thread(target=self._produce), threading.Thread(target=self._consume)]
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            for thread in self._threads:
+                thread.join(FLUSH_S + 30)
+        assert not self._errors, self._errors
+
+    def _produce(self) -> None:
+        producer = Producer({**self._client, "acks": "all", "enable.idempotence": True, "delivery.timeout.ms": FLUSH_S * 1_000})
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self._errors.append(str(error))
+            else:
+                self.acknowledged.append(message.value() or b"")
+
+        number = 0
+        while not self._over.is_set():
+            producer.produce(TOPIC, b"%d" % number, partition=number % 3, on_delivery=delivered)
+            number += 1
+            producer.poll(0.01)
+        if producer.flush(FLUSH_S):
+            self._errors.append("not all was delivered")
+
+    def _consume(self) -> None:
+        consumer = Consumer({**self._client, "group.id": "readers", "auto.offset.reset": "earliest"})
+        consumer.subscribe([TOPIC])
+        deadline_s = None
+        while deadline_s is None or (len(self.read) < len(self.acknowledged) and time.monotonic() < deadline_s):
+            self.read += [message.value() or b"" for message in consumer.consume(500, timeout=0.2) if message.error() is None]
+            if self._over.is_set() and not self._threads[0].is_alive() and deadline_s is None:
+                deadline_s = time.monotonic() + FLUSH_S
+        consumer.close()
+
+
+def set_properties(node: ServerProcess, change: Mapping[str, str]) -> None:
+    """For the node's next start."""
+    node.settings |= change
+    written = node.directory / "server.properties"  # Kafka's; of two lines with one name the last counts
+    if written.exists():
+        with written.open("a") as file:
+            file.writelines(f"{key}={value}\n" for key, value in change.items())
+
+
+@pytest.mark.parametrize("kinds", [(BARNABAS, BARNABAS, BARNABAS), (BARNABAS, KAFKA, BARNABAS)], ids=["ours", "mixed"])
+def test_certificates_and_mechanism_change_while_the_cluster_is_used(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+    authority = Authority("another authority", time.time_ns() // 1_000_000)
+    pair = authority.sign("node", LOCAL_NAMES, is_for_client=True)
+    settings = cluster_settings(tmp_path / "keys", "PLAIN")
+    new_keys, new_trust, both = (tmp_path / "keys" / name for name in ("new.pem", "new-ca.pem", "both.pem"))
+    new_keys.write_text(pair.key + pair.certificate)
+    new_trust.write_text(authority.pair.certificate)
+    both.write_text((FILES / "ca.pem").read_text() + new_trust.read_text())
+    words = () if KAFKA not in kinds else ("--release-version", "4.0-IV3")
+    with Cluster(tmp_path, kinds, secure="SASL_SSL", settings=settings, format_words=(*words, *scram_of_nodes())) as cluster:
+        cluster.create_topic(TOPIC, partitions=3)
+        cluster.wait_in_sync(TOPIC)
+        client: dict[str, str | int | bool] = {
+            "bootstrap.servers": ",".join(f"{HOST}:{port}" for port in cluster.secure_ports.values()),
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(both),
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
+            "log_level": 0,
+        }
+        traffic = Traffic(client)
+        with traffic.running():
+            for change in (
+                {"ssl.truststore.location": str(both)},
+                {"ssl.keystore.location": str(new_keys), "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"},
+                {"ssl.truststore.location": str(new_trust)},
+            ):
+                for node_id, node in cluster.nodes.items():
+                    set_properties(node, change)
+                    cluster.restart(node_id)
+                    cluster.wait_in_sync(TOPIC)
+
+    assert len(traffic.acknowledged) > 100
+    assert sorted(traffic.read) == sorted(traffic.acknowledged)
