@@ -68,8 +68,9 @@ def test_a_running_kafka_cluster_moves_to_ours_and_back(tmp_path: Path) -> None:
 @needs(missing_java())
 @pytest.mark.timeout(900)
 def test_transactions_go_on_while_a_kafka_cluster_moves_to_ours_and_back(tmp_path: Path) -> None:
-    """The output of copiers in transactions is their input, once, and no client fails. librdkafka's copiers are left out: when their
-    coordinator moves they may hang in a call that asks no broker (docs/notes.md), which takes a minute to notice."""
+    """The output of copiers in transactions is their input, once, and neither the source nor Java's copier fails. aiokafka's may be started
+    again: its sender ends when a FindCoordinator fails otherwise than it expects, as when its connection ends. librdkafka's copiers are
+    left out: when their coordinator moves they may hang in a call that asks no broker (docs/notes.md), which takes a minute to notice."""
     pipelines = (AIOKAFKA_PIPELINE, JAVA_PIPELINE)
     with Cluster(tmp_path, [KAFKA] * len(NODE_IDS), settings=SETTINGS, features=[WITH_ELR, "transaction.version=2"]) as cluster:
         campaign = TransactionalCampaign(cluster, pipelines, seed=1, pause_s=0, timeout_ms=TRANSACTION_TIMEOUT_MS)
@@ -78,6 +79,6 @@ def test_transactions_go_on_while_a_kafka_cluster_moves_to_ours_and_back(tmp_pat
                 window = campaign.run_during(lambda to=kind: move_to(cluster, to))
                 assert window.anomalies == {}, window
             assert campaign.check_all() == {}
-            assert not {SOURCE, "aiokafka-0", "java-0"} & {*campaign.load.failures}, campaign.load.history.client_errors
+            assert not {SOURCE, "java-0"} & {*campaign.load.failures}, campaign.load.history.client_errors
         finally:
             campaign.close()
