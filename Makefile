@@ -19,7 +19,7 @@ SIMULATE_ARGS ?=
 SEED ?=
 FUZZER ?=
 WORKERS ?= 2
-LANES ?= 3
+LANES ?= 4
 PYTEST_ARGS ?=
 
 SOURCES := $(shell find barnabas broker config pipeline protocol storage -name '*.py' -o -name 'server.properties') pyproject.toml
@@ -34,7 +34,7 @@ run: $(VENV)/.installed
 
 install: $(VENV)/.installed
 
-# Three lanes at a time, since most tests wait half of the time (tests/support/lanes.py). LANES=1 runs them one after another.
+# Four lanes at a time, since most tests wait half of the time (tests/support/lanes.py). LANES=1 runs them one after another.
 # PYTEST_ARGS="tests/wire -x" runs one pytest with these words instead.
 test: $(VENV)/.installed $(VENV)/.test-dependencies
 	@command -v java >/dev/null 2>&1 || echo "Java is missing: the Spark and Java-client tests will be skipped. To install it: sudo apt-get install -y openjdk-17-jdk-headless maven" >&2

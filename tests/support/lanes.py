@@ -1,8 +1,9 @@
-"""How `make test` uses two cores: `python -m tests.support.lanes` runs the tests in lanes, one pytest for each, three lanes at a time.
+"""How `make test` uses two cores: `python -m tests.support.lanes` runs the tests in lanes, one pytest for each, four lanes at a time.
 
-A lane computes for about half of its time; the rest it waits, for clusters, for Java and for timeouts, while the other two compute. A lane
-is a folder's files, or one file that takes long by itself. Long ones begin first, since one that began last would leave a core without
-work. What needs Spark is one lane, since its JVM takes a gigabyte, and its connector is fetched into one cache.
+A lane computes for about half of its time; the rest it waits, for clusters, for Java and for timeouts, while the others compute. A lane
+is a folder's files, or one file that takes long by itself; the folders below tests/broker are one, since a pytest more takes over a
+second. Long ones begin first, since one that began last would leave a core without work. What needs Spark is one lane, since its JVM takes
+a gigabyte, and its connector is fetched into one cache.
 
 A lane shares nothing with another but the machine. One that crashes or hangs is ended with all processes that it started and counts as a
 failure; the others go on. What a lane printed is shown only if it failed.
@@ -30,6 +31,7 @@ from pathlib import Path
 from tests.support.process import checkout
 
 SPARK = "spark"
+BELOW_BROKER = "tests/broker/*"
 USERS_OF_SPARK = ("tests/pipeline/", "tests/clients/test_spark_", "tests/barnabas/test_documentation.py", "tests/clients/test_readme.py")
 # Lanes in the order in which they begin; other folders come after them. A file that is named here is a lane of its own.
 LONGEST = (
@@ -41,12 +43,12 @@ LONGEST = (
     "tests/faults",
     "tests/broker",
     "tests/connect",
+    BELOW_BROKER,
     "tests/flink",
     "tests/streams",
     "tests/barnabas",
     "tests/mixed/test_takeover.py",
     "tests/storage",
-    "tests/broker/replication",
     "tests/fuzz",
     "tests/bench",
     "tests/attack",
@@ -97,7 +99,10 @@ def lanes_of(files: Iterable[str]) -> list[Lane]:
 def _lane_name(file: str) -> str:
     if file.startswith(USERS_OF_SPARK):
         return SPARK
-    return file if file in LONGEST else file.rpartition("/")[0]
+    if file in LONGEST:
+        return file
+    folder = file.rpartition("/")[0]
+    return BELOW_BROKER if folder.startswith("tests/broker/") else folder
 
 
 class Run:
@@ -213,7 +218,7 @@ def _say(text: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", type=int, default=3, help="how many lanes run at a time")
+    parser.add_argument("--workers", type=int, default=4, help="how many lanes run at a time")
     parser.add_argument("lanes", nargs="*", help="names of lanes; all if none are given")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # not without ending the lanes

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.installed import commands_with, wait_until
-from tests.support.lanes import LONGEST, SPARK, Lane, Result, lanes_of, run_lanes, summary
+from tests.support.lanes import BELOW_BROKER, LONGEST, SPARK, Lane, Result, lanes_of, run_lanes, summary
 from tests.support.process import checkout
 
 LANE_MAX_S = 300.0
@@ -44,8 +44,14 @@ def test_a_folder_is_a_lane_and_a_file_that_takes_long_another() -> None:
     ]
 
 
+def test_folders_below_the_brokers_are_one_lane() -> None:
+    files = ("tests/broker/test_a.py", "tests/broker/network/test_b.py", "tests/broker/security/tls/test_c.py")
+
+    assert lanes_of(files) == [Lane("tests/broker", files[:1]), Lane(BELOW_BROKER, files[1:])]
+
+
 def test_what_is_said_to_take_long_is_there() -> None:
-    assert not [name for name in LONGEST if name != SPARK and not (checkout() / name).exists()]
+    assert not [name for name in LONGEST if name not in (SPARK, BELOW_BROKER) and not (checkout() / name).exists()]
 
 
 def test_outcomes_of_all_lanes_are_added_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
