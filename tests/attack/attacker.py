@@ -84,10 +84,13 @@ class Attacker:
 
     def connect(self, timeout_s: float = ANSWER_TIMEOUT_S) -> socket.socket:
         """A connection by the next way, logged in if that leads there. `timeout_s` counts from then on."""
-        way = self.broker.way if self.ways is None else next(self.ways)
+        way = self.next_way()
         connected = way.enter(self.dial(way.port))
         connected.settimeout(timeout_s)
         return connected
+
+    def next_way(self) -> Way:
+        return self.broker.way if self.ways is None else next(self.ways)
 
     def dial(self, port: int, timeout_s: float = ANSWER_TIMEOUT_S) -> socket.socket:
         """A bare connection."""

@@ -40,7 +40,7 @@ def flood_connections(attacker: Attacker) -> None:
     """Connections beyond the limit of their address."""
     held = [attacker.connect() for _ in range(FLOOD_LIMIT)]
     for _ in range(attacker.count(FLOOD)):
-        with attacker.dial(attacker.broker.way.port) as connection:
+        with attacker.dial(attacker.next_way().port) as connection:
             attacker.note(_is_open(connection))
     for connection in held:
         connection.close()
