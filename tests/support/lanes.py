@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
@@ -77,12 +78,15 @@ class Result:
     counts: Counter[str] = field(default_factory=Counter)
     skipped: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     seconds: Counter[str] = field(default_factory=Counter)
+    cpu_s: float = 0.0
+    """Of pytest and of the processes that it waited for: those that it killed and left count nowhere."""
     output: str = ""
 
     def add(self, other: Result) -> None:
         self.failures += other.failures
         self.counts += other.counts
         self.seconds += other.seconds
+        self.cpu_s += other.cpu_s
         for reason, tests in other.skipped.items():
             self.skipped[reason] |= tests
 
@@ -126,13 +130,16 @@ class Run:
                 cwd=self._root, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
         self._running.add(process)
-        try:
-            ended = f"ended with status {process.wait(self._lane_max_s)}"
-        except subprocess.TimeoutExpired:
-            ended = f"did not end within {self._lane_max_s} s"
+        limit = threading.Timer(self._lane_max_s, _end, [process])
+        limit.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        ended = f"ended with status {process.returncode}" if limit.is_alive() else f"did not end within {self._lane_max_s} s"
+        limit.cancel()
         _end(process)
         self._running.discard(process)
         result = _read_report(report)
+        result.cpu_s = usage.ru_utime + usage.ru_stime
         result.output = log.read_text(errors="replace")
         if not result.failures and (process.returncode or not result.counts):
             result.failures.append(f"{lane.name}: pytest {ended}")
@@ -147,10 +154,9 @@ class Run:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends it, and the servers that it left if it crashed."""
+    """Ends it, and the servers that it left if it crashed. Whoever waits for it learns it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _read_report(path: Path) -> Result:
@@ -182,7 +188,8 @@ def run_lanes(root: Path, lanes: Sequence[Lane], workers: int, *, lane_max_s: fl
         for future in as_completed(running):
             result = future.result()
             total.add(result)
-            _say(f"[{time.monotonic() - began_s:5.0f} s] {running[future].name}: {_counted(result)} in {result.seconds.total():.0f} s")
+            told = f"{_counted(result)} in {result.seconds.total():.0f} s, {result.cpu_s:.0f} s of CPU"
+            _say(f"[{time.monotonic() - began_s:5.0f} s] {running[future].name}: {told}")
             if result.failures:
                 _say(_interesting(result.output))
     finally:
@@ -198,7 +205,7 @@ def _interesting(output: str) -> str:
 
 
 def summary(total: Result) -> str:
-    lines = [f"the {SLOWEST_COUNT} slowest files:"]
+    lines = [f"{total.cpu_s:.0f} s of CPU; the {SLOWEST_COUNT} slowest files:"]
     lines += [f"    {seconds:6.1f} s  {file}" for file, seconds in total.seconds.most_common(SLOWEST_COUNT)]
     lines += ["skipped and why:"] if total.skipped else ["nothing was skipped"]
     for reason, tests in sorted(total.skipped.items()):
