@@ -16,7 +16,7 @@ from ._in_thread import in_thread
 
 
 class AsyncCluster:
-    """As `Cluster`, with `async with`; `start`, `stop`, `kill`, `close`, `create_topic` and `leader` are awaited.
+    """As `Cluster`, with `async with`; `start`, `stop`, `kill`, `close`, `create_topic`, `client_config` and `leader` are awaited.
 
     `brokers` are `AsyncBroker`s.
     """
@@ -27,9 +27,10 @@ class AsyncCluster:
         config: Mapping[str, object] | None = None,
         topics: Mapping[str, int] | Iterable[str] = (),
         *,
+        secure: bool = False,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
-        self._cluster = Cluster(brokers, config, topics, start_timeout_s=start_timeout_s)
+        self._cluster = Cluster(brokers, config, topics, secure=secure, start_timeout_s=start_timeout_s)
         self.brokers = [AsyncClusterBroker(broker) for broker in self._cluster.brokers]
 
     async def __aenter__(self) -> Self:
@@ -71,6 +72,12 @@ class AsyncCluster:
         create = functools.partial(self._cluster.create_topic, name, partitions, replication_factor=replication_factor, config=config)
         await self._in_thread(functools.partial(create, exist_ok=exist_ok))
 
+    async def client_config(self, user: str | None = None) -> dict[str, str]:
+        """See `Cluster.client_config`."""
+        found: dict[str, str] = {}
+        await self._in_thread(lambda: found.update(self._cluster.client_config(user)))
+        return found
+
     async def leader(self, topic: str, partition: int = 0, *, timeout_s: float = LEADER_TIMEOUT_S) -> AsyncClusterBroker:
         """See `Cluster.leader`. When cancelled, the brokers go on."""
         find = functools.partial(self._cluster.find_leader, topic, partition)
@@ -80,6 +87,10 @@ class AsyncCluster:
                 raise no_leader(topic, partition, timeout_s)
             await asyncio.sleep(LEADER_POLL_S)
         return self.brokers[found.node_id - 1]
+
+    @property
+    def ca_file(self) -> str:
+        return self._cluster.ca_file
 
     @property
     def bootstrap_servers(self) -> str:

@@ -14,9 +14,11 @@ from ._process import BrokerProcess
 
 if TYPE_CHECKING:
     from ._secure import Administrator
+    from ._wire import Login
 
 START_TIMEOUT_S = 30.0
 EXIT_S = 1.0
+OWN_OF_SECURE = frozenset({"listeners", "listener.security.protocol.map", "log.dir", "log.dirs"})
 
 
 class Broker:
@@ -39,18 +41,16 @@ class Broker:
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         config = config or {}
-        if secure and config.keys() & {"listeners", "log.dirs", "log.dir"}:
-            raise BrokerError("a secure broker has a listener and a directory of its own: config may not have listeners or log.dirs")
+        check_config(config, is_secure=secure)
         process = BrokerProcess(
             overrides_of(config), is_port_given="listeners" in config, is_secure=secure, start_timeout_s=start_timeout_s
         )
-        self._adopt(process, partitions_by_topic(topics))
-        self._is_secure = secure
+        self._adopt(process, partitions_by_topic(topics), is_secure=secure)
 
-    def _adopt(self, process: BrokerProcess, topics: Mapping[str, int | None]) -> None:
+    def _adopt(self, process: BrokerProcess, topics: Mapping[str, int | None], *, is_secure: bool) -> None:
         self._process = process
         self._topics = topics
-        self._is_secure = False
+        self._is_secure = is_secure
         self._administrator: Administrator | None = None
         # For a broker without a call of `close`: its process ends when this object is collected, or with the interpreter.
         self._release = weakref.finalize(self, self._process.release)
@@ -156,7 +156,7 @@ class Broker:
                 raise BrokerError(f"there is no user {user}: the broker is not secure; make it by barnabas.Broker(secure=True)")
             return config
         try:
-            return config | self._admin().config((self.host, self.port), user)
+            return config | self._admin().config(self._addresses(), user)
         except OSError as e:
             raise BrokerError(f"cannot make user {user}: the broker {self._state()}: {e}") from e
 
@@ -187,8 +187,9 @@ class Broker:
         if self.is_running:
             try:
                 address = (self.host, self.port)
-                login = self._admin().login if self._is_secure else None
-                create_topic(address, name, partitions, settings, replication_factor=replication_factor, exist_ok=exist_ok, login=login)
+                create_topic(
+                    address, name, partitions, settings, replication_factor=replication_factor, exist_ok=exist_ok, login=self._login()
+                )
                 return
             except OSError as e:
                 # A broker that was just killed still has its connections, and is seen to be gone a moment later.
@@ -207,6 +208,14 @@ class Broker:
 
         self._administrator = self._administrator or Administrator(self.data_dir)
         return self._administrator
+
+    def _login(self) -> Login | None:
+        """How to log in as the administrator; None to a broker that is not secure."""
+        return self._admin().login if self._is_secure else None
+
+    def _addresses(self) -> list[tuple[str, int]]:
+        """Where users are made, and have to be known before their clients come."""
+        return [(self.host, self.port)]
 
     def _state(self) -> str:
         if self._process.released_at is not None:
@@ -228,6 +237,14 @@ class Broker:
             raise BrokerError(f"this broker belongs to process {self._process.owner_pid}, which forked this one")
         if self._process.released_at is not None:
             raise BrokerError("the broker is closed; make a new one")
+
+
+def check_config(config: Mapping[str, object], *, is_secure: bool) -> None:
+    """Raises BrokerError for settings that would open a secure broker."""
+    if is_secure and config.keys() & OWN_OF_SECURE:
+        raise BrokerError(
+            f"a secure broker has listeners and a directory of its own: config may not have {', '.join(sorted(OWN_OF_SECURE))}"
+        )
 
 
 def overrides_of(config: Mapping[str, object]) -> list[str]:

@@ -9,13 +9,16 @@ import socket
 import time
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
-from ._broker import START_TIMEOUT_S, Broker, overrides_of
+from ._broker import START_TIMEOUT_S, Broker, check_config, overrides_of
 from ._create_topic import partitions_by_topic
 from ._errors import BrokerError
-from ._find_leader import find_leader
+from ._find_leader import Leader, find_leader
 from ._process import HOST, BrokerProcess, reserve_port
+
+if TYPE_CHECKING:
+    from ._secure import Administrator
 
 VOTERS_MAX = 3
 REPLICATION_FACTOR_MAX = 3
@@ -29,7 +32,8 @@ class Cluster:
     Each is a `Broker`, to be stopped, killed and started by itself. Of three and more the first three are the controllers as well, so
     that any one may be away; of fewer the first is. Topics have three replicas, or as many as there are brokers, and
     min.insync.replicas is one less; `config` holds other properties of all. `topics` are there once it has started, as in `Broker`.
-    `with` starts and closes it; without `with`, `start` and `close` do. It ends with the process that started it, however that ends.
+    With `secure` all listeners have TLS and SASL, also the controllers', with one authority, and `client_config` tells clients how to log
+    in. `with` starts and closes it; without `with`, `start` and `close` do. It ends with the process that started it, however that ends.
     """
 
     def __init__(
@@ -38,17 +42,20 @@ class Cluster:
         config: Mapping[str, object] | None = None,
         topics: Mapping[str, int] | Iterable[str] = (),
         *,
+        secure: bool = False,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         if brokers < 1:
             raise ValueError(f"a cluster of {brokers} brokers")
+        check_config(config or {}, is_secure=secure)
         self._topics = partitions_by_topic(topics)
         cluster_id = _new_cluster_id()
         ports = [_Port() for _ in range(brokers)]
         controllers = {node_id: _Port() for node_id in range(1, 1 + (VOTERS_MAX if brokers >= VOTERS_MAX else 1))}
-        shared = {**_shared_settings(brokers, controllers), **(config or {})}
+        shared = {**_shared_settings(brokers, controllers, is_secure=secure), **(config or {})}
+        self._security = _Security() if secure else None
         self.brokers = [
-            ClusterBroker(node_id, port, controllers.get(node_id), shared, cluster_id, start_timeout_s)
+            ClusterBroker(node_id, port, controllers.get(node_id), shared, cluster_id, start_timeout_s, self._security)
             for node_id, port in enumerate(ports, start=1)
         ]
 
@@ -93,7 +100,7 @@ class Cluster:
 
     def close(self) -> None:
         """End all and remove their data. May be called again."""
-        for broker in self.brokers:
+        for broker in reversed(self.brokers):  # the others may be putting keys into the directory of the first
             broker.close()
 
     def interrupt(self) -> None:
@@ -105,6 +112,20 @@ class Cluster:
     def bootstrap_servers(self) -> str:
         """The addresses of all brokers, also of those that do not run."""
         return ",".join(broker.bootstrap_servers for broker in self.brokers)
+
+    def client_config(self, user: str | None = None) -> dict[str, str]:
+        """How librdkafka's clients connect, to whichever of the brokers; as `Broker.client_config`. All brokers that run know `user` then.
+
+        Raises BrokerError where the cluster is not secure and a user is named, or no broker is running."""
+        broker = next(iter(self._running()), None)
+        if broker is None:
+            raise BrokerError("no broker of the cluster is running")
+        return broker.client_config(user) | {"bootstrap.servers": self.bootstrap_servers}
+
+    @property
+    def ca_file(self) -> str:
+        """Of a secure cluster: the file of the authority that its clients have to trust, in PEM; gone after `close`."""
+        return self.brokers[0].ca_file
 
     def create_topic(
         self,
@@ -125,7 +146,7 @@ class Cluster:
         deadline = time.monotonic() + LEADER_TIMEOUT_S
         for other in self._running():
             with contextlib.suppress(OSError):  # it was just killed, or is stopped by a signal
-                while find_leader((other.host, other.port), name, 0) is None and time.monotonic() < deadline:
+                while other.find_leader(name, 0) is None and time.monotonic() < deadline:
                     time.sleep(LEADER_POLL_S)
 
     def leader(self, topic: str, partition: int = 0, *, timeout_s: float = LEADER_TIMEOUT_S) -> ClusterBroker:
@@ -146,7 +167,7 @@ class Cluster:
         answered = 0
         for broker in self._running():
             with contextlib.suppress(OSError):  # it was just killed, or is stopped by a signal: ask the others
-                leader = find_leader((broker.host, broker.port), topic, partition)
+                leader = broker.find_leader(topic, partition)
                 answered += 1
                 known += [] if leader is None else [leader]
         if not answered:
@@ -164,19 +185,35 @@ class ClusterBroker(Broker):
     """One broker of a `Cluster`."""
 
     def __init__(
-        self, node_id: int, port: _Port, controller: _Port | None, config: Mapping[str, object], cluster_id: str, start_timeout_s: float
+        self,
+        node_id: int,
+        port: _Port,
+        controller: _Port | None,
+        config: Mapping[str, object],
+        cluster_id: str,
+        start_timeout_s: float,
+        security: _Security | None,
     ) -> None:
         self.node_id = node_id
-        listeners = [f"PLAINTEXT://{HOST}:{port.number}"]
+        listeners = [f"{'PLAINTEXT' if security is None else 'SASL_SSL'}://{HOST}:{port.number}"]
         if controller is not None:
             listeners.append(f"CONTROLLER://{HOST}:{controller.number}")
         roles = "broker" if controller is None else "broker,controller"
         settings = {**config, "node.id": node_id, "process.roles": roles, "listeners": listeners}
         reservations = [each.reservation for each in (port, controller) if each is not None and each.reservation is not None]
         process = BrokerProcess(
-            overrides_of(settings), is_port_given=True, start_timeout_s=start_timeout_s, cluster_id=cluster_id, reservations=reservations
+            overrides_of(settings),
+            is_port_given=True,
+            start_timeout_s=start_timeout_s,
+            cluster_id=cluster_id,
+            is_secure=security is not None,
+            keys_of=security.processes[0] if security is not None and security.processes else None,
+            reservations=reservations,
         )
-        self._adopt(process, {})
+        self._adopt(process, {}, is_secure=security is not None)
+        self._security = security
+        if security is not None:
+            security.processes.append(process)
 
     def launch(self) -> None:
         """Start its process and return at once; `wait_ready` comes next."""
@@ -186,6 +223,41 @@ class ClusterBroker(Broker):
     def wait_ready(self) -> None:
         """Wait until it serves."""
         self._process.wait_ready()
+
+    def find_leader(self, topic: str, partition: int) -> Leader | None:
+        """What it knows of a partition's leader; None if it does not know the partition. Raises OSError where it does not answer."""
+        return find_leader((self.host, self.port), topic, partition, self._login())
+
+    def _admin(self) -> Administrator:
+        return super()._admin() if self._security is None else self._security.administrator()
+
+    def _addresses(self) -> list[tuple[str, int]]:
+        others = [] if self._security is None else self._security.addresses()
+        return list(dict.fromkeys([*super()._addresses(), *others]))
+
+
+class _Security:
+    """What the brokers of a secure cluster share: the keys in the directory of the first, the administrator, and the users that it makes.
+
+    It knows their processes, not them: a broker that nobody holds any more ends at once, without the cycles' collector."""
+
+    def __init__(self) -> None:
+        self.processes: list[BrokerProcess] = []
+        self._administrator: Administrator | None = None
+
+    def administrator(self) -> Administrator:
+        from ._secure import Administrator  # late: ssl takes 30 ms to import
+
+        if self._administrator is None:
+            started = next((process for process in self.processes if process.ready), None)
+            if started is None:
+                raise BrokerError("the cluster was not started: use `with barnabas.Cluster() as cluster:`, or call start()")
+            self._administrator = Administrator(started.ready["data_dir"])
+        return self._administrator
+
+    def addresses(self) -> list[tuple[str, int]]:
+        """Of the brokers that run."""
+        return [(str(each.ready["host"]), int(each.ready["port"])) for each in self.processes if each.is_running and each.ready]
 
 
 class _Port:
@@ -205,13 +277,15 @@ def no_leader(topic: str, partition: int, timeout_s: float) -> BrokerError:
     return BrokerError(f"no running broker leads {topic}-{partition} after {timeout_s:g} s")
 
 
-def _shared_settings(brokers_count: int, controllers: Mapping[int, _Port]) -> dict[str, object]:
+def _shared_settings(brokers_count: int, controllers: Mapping[int, _Port], *, is_secure: bool) -> dict[str, object]:
     factor = min(brokers_count, REPLICATION_FACTOR_MAX)
     min_isr = max(factor - 1, 1)
     return {
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": [f"{node_id}@{HOST}:{port.number}" for node_id, port in controllers.items()],
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:SASL_SSL"
+        if is_secure
+        else "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "default.replication.factor": factor,
         "min.insync.replicas": min_isr,
         "offsets.topic.replication.factor": factor,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from ._wire import ask, string
+from ._wire import Login, ask, string
 
 METADATA, VERSION = 3, 7
 TIMEOUT_S = 5.0
@@ -18,9 +18,9 @@ class Leader(NamedTuple):
     node_id: int
 
 
-def find_leader(address: tuple[str, int], topic: str, partition: int) -> Leader | None:
+def find_leader(address: tuple[str, int], topic: str, partition: int, login: Login | None = None) -> Leader | None:
     """None where the broker does not know the partition. Raises OSError where it does not answer."""
-    answer = _Reader(ask(address, METADATA, VERSION, struct.pack(">i", 1) + string(topic) + struct.pack(">?", False), TIMEOUT_S))
+    answer = _Reader(ask(address, METADATA, VERSION, struct.pack(">i", 1) + string(topic) + struct.pack(">?", False), TIMEOUT_S, login))
     answer.take("i")  # throttle time
     for _ in range(answer.take("i")):
         answer.take("i")  # a broker's id, host, port, rack

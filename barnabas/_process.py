@@ -56,9 +56,11 @@ class BrokerProcess:
         start_timeout_s: float,
         cluster_id: str = "",
         is_secure: bool = False,
+        keys_of: BrokerProcess | None = None,
         reservations: Sequence[socket.socket] = (),
     ) -> None:
-        """`reservations` keep the ports of which `overrides` speak; they are closed with the broker."""
+        """`reservations` keep the ports of which `overrides` speak; they are closed with the broker. A secured broker shares the keys in
+        the directory of the process `keys_of`, the first of its cluster."""
         self.owner_pid = os.getpid()
         self.ready: dict[str, Any] = {}  # what the broker last said of itself
         self.was_ended = False  # by us; else a broker that has exited did so by itself
@@ -71,6 +73,7 @@ class BrokerProcess:
         self._log = ""  # once released
         self._cluster_id = cluster_id
         self._is_secure = is_secure
+        self._keys_of = keys_of
         self._is_port_given = is_port_given
         self._reservation = None if is_port_given else reserve_port()
         self._reservations = [*reservations, *([] if self._reservation is None else [self._reservation])]
@@ -181,6 +184,13 @@ class BrokerProcess:
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
+    def make_directory(self) -> str:
+        """The directory of its data, before its broker makes it: another of its cluster may be the first to put keys there. Once it is
+        released nobody makes it again."""
+        if self.released_at is None:
+            os.makedirs(self._directory, mode=0o700, exist_ok=True)
+        return self._directory
+
     def _launch(self) -> None:
         if self._log_fd < 0:
             with tempfile.TemporaryFile() as log:  # it has no name, so a kill leaves nothing of it
@@ -189,7 +199,7 @@ class BrokerProcess:
         # The launcher by its path, and -P: the caller's directory may hold a `barnabas` or a `signal` of its own.
         command = [sys.executable, "-P", LAUNCHER, "serve", f"--ephemeral={self._directory}", *self._port_words(), *arguments]
         if self._is_secure:
-            command.append("--secure")
+            command.append("--secure" if self._keys_of is None else f"--secure={self._keys_of.make_directory()}")
         if self._cluster_id:
             command += ["--cluster-id", self._cluster_id]
         stdin, self._lifeline_fd = os.pipe()

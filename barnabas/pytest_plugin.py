@@ -3,8 +3,8 @@
 - `barnabas_broker`: one running broker for the whole session (under pytest-xdist: for each worker); a test that is marked has its own.
 - `barnabas_cluster`: the same with a cluster, of three running brokers.
 - `barnabas_topic`: the name of a new topic on whichever of the two the test uses, for one test.
-- `@pytest.mark.barnabas(config={…}, topics={…}, brokers=N)`: a broker, or a cluster of N brokers, of the test's own. Marks of class and
-  module count too, the nearest wins.
+- `@pytest.mark.barnabas(config={…}, topics={…}, brokers=N, secure=True)`: a broker, or a cluster of N brokers, of the test's own, which
+  with `secure` has TLS and SASL. Marks of class and module count too, the nearest wins.
 - `barnabas_config`: override it, with session scope, to give every broker of the session settings.
 
 A failed test's report shows the end of the log of each broker that it used.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ._process import BrokerProcess
 
 MARKER = "barnabas"
-FORM = "barnabas(config={…}, topics={…}, brokers=N)"
+FORM = "barnabas(config={…}, topics={…}, brokers=N, secure=True)"
 LINE = f"{FORM}: a broker, or a cluster of N brokers, of the test's own, with these properties and topics (name: partitions)"
 PARAMETER = "_barnabas_mark"
 BROKER, CLUSTER, TOPIC = "barnabas_broker", "barnabas_cluster", "barnabas_topic"
@@ -54,6 +54,7 @@ class Own:
         self.config: dict[str, object] = {}
         self.topics: dict[str, int | None] = {}
         self.brokers: int | None = None
+        self.is_secure = False
         self.fault = ""
         try:
             for mark in reversed(marks):
@@ -64,7 +65,7 @@ class Own:
     def _take(self, mark: pytest.Mark) -> None:
         from ._create_topic import partitions_by_topic
 
-        if mark.args or mark.kwargs.keys() - {"config", "topics", "brokers"}:
+        if mark.args or mark.kwargs.keys() - {"config", "topics", "brokers", "secure"}:
             words = [*map(repr, mark.args), *(f"{key}={value!r}" for key, value in mark.kwargs.items())]
             raise TypeError(f"{MARKER}({', '.join(words)}) is not understood; it is {FORM}")
         config = mark.kwargs.get("config", {})
@@ -73,9 +74,13 @@ class Own:
         brokers = mark.kwargs.get("brokers", self.brokers)
         if brokers is not None and (not isinstance(brokers, int) or isinstance(brokers, bool) or brokers < 1):
             raise TypeError(f"brokers is a number from 1 on, not {brokers!r}")
+        is_secure = mark.kwargs.get("secure", self.is_secure)
+        if not isinstance(is_secure, bool):
+            raise TypeError(f"secure is True or False, not {is_secure!r}")
         self.config |= config
         self.topics |= partitions_by_topic(mark.kwargs.get("topics", ()))
         self.brokers = brokers
+        self.is_secure = is_secure
 
 
 # -- fixtures -----------------------------------------------------------------------------------------------------
@@ -102,7 +107,8 @@ def barnabas_broker(request: pytest.FixtureRequest, barnabas_config: Mapping[str
         return
     from ._broker import Broker
 
-    with Broker({**barnabas_config, **_barnabas_mark.config}, _barnabas_mark.topics) as broker:
+    own = _barnabas_mark
+    with Broker({**barnabas_config, **own.config}, own.topics, secure=own.is_secure) as broker:
         yield broker
 
 
@@ -116,8 +122,8 @@ def barnabas_cluster(
         return
     from ._cluster import Cluster
 
-    brokers = _barnabas_mark.brokers or BROKERS_DEFAULT
-    with Cluster(brokers, {**barnabas_config, **_barnabas_mark.config}, _barnabas_mark.topics) as cluster:
+    own = _barnabas_mark
+    with Cluster(own.brokers or BROKERS_DEFAULT, {**barnabas_config, **own.config}, own.topics, secure=own.is_secure) as cluster:
         yield cluster
 
 

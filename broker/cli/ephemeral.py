@@ -85,20 +85,23 @@ class Ephemeral:
         if self._owns_data:
             settings.append(f"log.dirs={self._make_directory()}")
         if self._options.is_secure:
-            settings += self._security()
+            settings += self._security(overrides)
         config = load_server_config(None, {}, [*settings, *overrides])
         for key in config.unknown_keys:
             raise ConfigError(key, "", "", message=f"Unknown configuration {key}{_suggestion(key)}")
         return config
 
-    def _security(self) -> list[str]:
+    def _security(self, overrides: Sequence[str]) -> list[str]:
         from broker.cli import ephemeral_security
 
         if not self._owns_data:
             raise ConfigError("--secure", None, "", message="--secure keeps its keys in its own directory: log.dirs cannot be set with it")
-        directory = self._make_directory()
+        directory, keys = self._make_directory(), self._options.keys_directory
+        values = dict(override.split("=", 1) for override in overrides if "=" in override)
+        controllers = [name.strip() for name in values.get("controller.listener.names", "").split(",") if name.strip()]
         try:
-            return ephemeral_security.settings(ephemeral_security.open_identity(directory), HOST, self._options.port or 0)
+            identity = ephemeral_security.open_identity(directory, Path(keys) if keys else None)
+            return ephemeral_security.settings(identity, HOST, self._options.port or 0, controllers)
         except (OSError, ValueError, KeyError) as e:
             message = f"--secure: {directory / ephemeral_security.SECRETS_FILE} cannot be used"
             raise ConfigError("--secure", None, "", message=message) from e

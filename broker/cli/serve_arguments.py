@@ -11,7 +11,7 @@ from config.endpoints import PORT_MAX
 
 USAGE = """\
 usage: barnabas serve [--config FILE] [--port PORT] [--override KEY=VALUE]… [--cluster-id ID] [--log-level LEVEL] [--log-format FORMAT]
-       barnabas serve --ephemeral[=DIR] [--secure] [--port PORT] [--override KEY=VALUE]… [--cluster-id ID] …
+       barnabas serve --ephemeral[=DIR] [--secure[=KEYS]] [--port PORT] [--override KEY=VALUE]… [--cluster-id ID] …
 
 Runs the broker in the foreground until SIGTERM or SIGINT. One line on stdout says where it serves; the log goes to stderr.
 
@@ -24,8 +24,9 @@ Runs the broker in the foreground until SIGTERM or SIGINT. One line on stdout sa
   --ephemeral            for tests: data in a temporary directory that is removed at the end, a free port on 127.0.0.1 unless --port
                          gives one, one line of JSON when ready, and the end when standard input (a pipe) closes. Reads no file and no
                          environment variables. With DIR the data are there and outlive a stop, but not standard input
-  --secure               with --ephemeral: TLS and SASL, with keys of its own; the directory's barnabas-ca.pem is what clients trust, and
-                         its barnabas-secure.json has the administrator's password
+  --secure[=KEYS]        with --ephemeral: TLS and SASL, with keys of its own; the directory's barnabas-ca.pem is what clients trust, and
+                         its barnabas-secure.json has the administrator's password. The nodes of one cluster name the same directory KEYS:
+                         the first that starts makes their keys there
 
 KAFKA_… environment variables set properties as in the official container image: KAFKA_LOG_DIRS is log.dirs. CLUSTER_ID is the
 cluster id of a directory that is formatted at this start.
@@ -52,6 +53,8 @@ class ServeOptions:
     ephemeral_directory: str | None = None
     """Of --ephemeral: "" for a temporary one, None without the option."""
     is_secure: bool = False
+    keys_directory: str = ""
+    """Of --secure: where the nodes of a cluster have their keys; "" for a broker by itself."""
 
 
 def parse_arguments(arguments: list[str]) -> ServeOptions:
@@ -62,8 +65,9 @@ def parse_arguments(arguments: list[str]) -> ServeOptions:
         option, has_value, value = argument.partition("=")
         if option == "--ephemeral":
             options.ephemeral_directory = value
-        elif argument == "--secure":
+        elif option == "--secure":
             options.is_secure = True
+            options.keys_directory = value
         elif option in ("--config", "-c", "--override", "--port", "--cluster-id", "--log-level", "--log-format"):
             if not has_value:
                 value = next(rest, "")

@@ -23,7 +23,7 @@ SPARK_TIMEOUT_S = 240  # on a machine with other work
 PAGE = (CHECKOUT / "docs" / "testing.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 FILES = {match[1]: text for kind, text in BLOCKS if kind == "python" and (match := re.match(r"# (\S+)\n", text))}
-FOR_PYTEST = ("test_orders.py", "test_async_orders.py", "test_async_failover.py", "test_transactions.py")
+FOR_PYTEST = ("test_orders.py", "test_async_orders.py", "test_secured.py", "test_async_failover.py", "test_transactions.py")
 
 
 def block(language: str) -> str:
