@@ -14,26 +14,23 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from broker.security.sasl.clients import client_maker
-from broker.security.sasl.exchange import SaslClient, SaslError
+from broker.security.sasl.login_properties import client_maker
 from broker.security.tls.context import client_context
 from broker.security.tls.files import read_store_file
 from broker.server.listener_security import SASL_PROTOCOLS, TLS_PROTOCOLS, tls_settings
 from config.listener_settings import ListenerSettings
 from config.loading import read_properties
 from config.properties import ConfigError
-from protocol.errors import ErrorCode
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from protocol.sasl import login
+from protocol.sasl.exchange import SaslClient
+from protocol.sasl.login import Ask
 
 PROTOCOLS = ("PLAINTEXT", *TLS_PROTOCOLS, "SASL_PLAINTEXT")
 MECHANISM, JAAS = "sasl.mechanism", "sasl.jaas.config"
 NO_PREFIX = "command"
 """A client's properties have no listener; one of this name is not in its file."""
-
-Ask = Callable[[Any], Any]
 
 
 class LoginError(OSError):
@@ -56,21 +53,10 @@ class ClientSecurity:
         """Log in by `ask`, which sends a request and returns its answer. Raises LoginError."""
         if self._start_login is None:
             return
-        client = self._start_login()
-        handshake = ask(SaslHandshakeRequest(mechanism=self._mechanism))
-        if handshake.error_code:
-            raise LoginError(f"{self._mechanism} is not enabled: {', '.join(handshake.mechanisms)} are")
-        challenge = b""
         try:
-            while (token := client.evaluate(challenge)) is not None:
-                answer = ask(SaslAuthenticateRequest(auth_bytes=token))
-                if answer.error_code:
-                    raise LoginError(answer.error_message or ErrorCode(answer.error_code).name)
-                challenge = bytes(answer.auth_bytes)
-        except SaslError as e:
+            login.log_in(ask, self._mechanism, self._start_login())
+        except login.LoginError as e:
             raise LoginError(str(e)) from e
-        if not client.is_complete:
-            raise LoginError("the broker has ended the exchange before its end")
 
 
 class CommandConfig(NamedTuple):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker.cli.private_files import write_private
-from broker.security.sasl.jaas import PLAIN_LOGIN_MODULE
+from protocol.sasl.jaas import PLAIN_LOGIN_MODULE
 
 ADMINISTRATOR = "admin"
 PASSWORD_BYTES = 24

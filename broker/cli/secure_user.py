@@ -19,14 +19,14 @@ from broker.cli.client_security import ClientSecurity, read_command_config
 from broker.cli.private_files import write_private
 from broker.cli.wire_client import WireClient
 from broker.security.authorizer.acl_codes import WILDCARD, AclOperation, AclPermissionType, PatternType, ResourceType
-from broker.security.sasl import scram
-from broker.security.sasl.scram import ITERATIONS_MIN, ScramMechanism
 from config.endpoints import parse_host_and_port
 from config.loading import read_properties
 from protocol.errors import ErrorCode
 from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from protocol.sasl import scram
+from protocol.sasl.scram import ITERATIONS_MIN, ScramMechanism
 
 if TYPE_CHECKING:
     import argparse

@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 
 from broker.metadata.dynamic_configs import DYNAMIC_CONFIGS
 from broker.metadata.topic_defaults import DYNAMIC_TOPIC_DEFAULTS
-from broker.security.sasl import jaas
 from config.properties import ConfigError, Property, PropertyType, UpdateMode
 from config.server import DYNAMIC_ONLY_PROPERTIES, SERVER_PROPERTIES, ServerConfig
 from config.topic import TOPIC_PROPERTIES, in_topic_terms
 from protocol.errors import ErrorCode, KafkaError
+from protocol.sasl import jaas
+from protocol.sasl.exchange import SaslPropertyError
 
 LISTENER_PREFIX = "listener.name."
 JAAS_CONFIG = "sasl.jaas.config"
@@ -127,7 +128,7 @@ def _check_login_module(name: str, text: str) -> None:
     if name == JAAS_CONFIG or name.endswith(f".{JAAS_CONFIG}"):
         try:
             jaas.parse(text, name)
-        except ConfigError as error:
+        except SaslPropertyError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 

@@ -17,8 +17,6 @@ from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX, Pace,
 from broker.metadata.cluster_state import ClusterState
 from broker.metadata.features import METADATA_VERSION_SCRAM
 from broker.security.credentials.scram_store import ScramKey, scram_record
-from broker.security.sasl import scram
-from broker.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, ScramMechanism
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -28,6 +26,8 @@ from protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from protocol.messages.stored.metadata_records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from protocol.sasl import scram
+from protocol.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, ScramMechanism
 
 Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
 

@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.security.sasl.exchange import SaslClient, SaslError
 from protocol.errors import ErrorCode
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from protocol.sasl.exchange import SaslClient, SaslError
 
 if TYPE_CHECKING:
     from broker.network.tls_transport import SecuredProtocol

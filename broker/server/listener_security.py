@@ -30,13 +30,12 @@ if TYPE_CHECKING:
 
     from broker.network.tls_transport import CiphertextBuffer
     from broker.security.sasl.conversation import Mechanism
-    from broker.security.sasl.exchange import SaslClient, SaslServer
-    from broker.security.sasl.jaas import JaasEntry
     from broker.security.sasl.scram_server import ScramCredentials
     from broker.security.tls.certificate import Certificate
     from broker.security.tls.settings import TlsSettings
     from broker.server.certificate_watch import CertificateWatch
     from broker.server.oauthbearer_listener import OAuthBearerValidator
+    from protocol.sasl.exchange import SaslClient, SaslServer
 
 logger = logging.getLogger("barnabas.security")
 
@@ -207,7 +206,7 @@ class ListenerSecurity:
         return client_context(tls_settings(settings, is_of_sasl=protocol == "SASL_SSL"), self._read_file)
 
     def _client_maker(self, settings: ListenerSettings, name: str, mechanism_property: str) -> Callable[[], SaslClient]:
-        from broker.security.sasl.clients import client_maker
+        from broker.security.sasl.login_properties import client_maker
 
         key, text = settings.of_mechanism(name, "sasl.jaas.config")
         return client_maker(name, settings.key(mechanism_property), text, key, self._platform.entropy)
@@ -331,22 +330,24 @@ class ListenerSecurity:
         return Mechanism(self._server_maker(settings, name), max_reauth_ms)
 
     def _server_maker(self, settings: ListenerSettings, name: str) -> Callable[[], SaslServer]:
-        from broker.security.sasl import jaas, scram
-        from broker.security.sasl.clients import NONCE_SIZE
-        from broker.security.sasl.plain import PLAIN, PlainServer
+        from broker.security.sasl.login_properties import parse_entry
+        from broker.security.sasl.plain_server import PlainServer
         from broker.security.sasl.scram_server import ScramServer
+        from protocol.sasl import jaas, scram
+        from protocol.sasl.clients import NONCE_SIZE
+        from protocol.sasl.plain import PLAIN
 
         if name == PLAIN:
             key, text = settings.of_mechanism(name, "sasl.jaas.config")
             if text is None:
                 raise ConfigError(key, None, "", message=f"{key}: must be set, with user_<name>=<password> for each user of PLAIN")
-            users = _jaas_entry(text, key, jaas.PLAIN_LOGIN_MODULE).users
+            users = parse_entry(text, key, jaas.PLAIN_LOGIN_MODULE).users
             return lambda: PlainServer(users)
         mechanism = scram.find_mechanism(name)
         if mechanism is not None:
             key, text = settings.of_mechanism(name, "sasl.jaas.config")
             if text is not None:
-                _jaas_entry(text, key, jaas.SCRAM_LOGIN_MODULE)
+                parse_entry(text, key, jaas.SCRAM_LOGIN_MODULE)
             entropy = self._platform.entropy
             return lambda: ScramServer(mechanism, self._credentials(), entropy(NONCE_SIZE).hex(), self._cluster_secret())
         if name == "OAUTHBEARER":
@@ -379,15 +380,6 @@ def _digest(data: bytes) -> bytes:
     import hashlib  # late: a broker without stores does without
 
     return hashlib.sha256(data).digest()
-
-
-def _jaas_entry(text: str, key: str, module: str) -> JaasEntry:
-    from broker.security.sasl import jaas
-
-    entry = jaas.parse(text, key)
-    if entry.module != module:
-        raise ConfigError(key, None, "", message=f"{key}: the login module has to be {module}, not {entry.module}")
-    return entry
 
 
 def tls_settings(settings: ListenerSettings, *, is_of_sasl: bool) -> TlsSettings:

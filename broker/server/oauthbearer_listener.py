@@ -16,15 +16,16 @@ from urllib.parse import unquote, urlsplit
 from broker.loop.blocking import RunBlocking
 from broker.loop.clock import Clock
 from broker.observability.limited_log import LimitedLog
-from broker.security.sasl import jaas
 from broker.security.sasl.jwks import JwksError, KeySet, parse_key_set
 from broker.security.sasl.jwt_validator import JwtRules, JwtValidator
+from broker.security.sasl.login_properties import parse_entry
 from broker.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerServer
 from broker.security.tls.files import STORE_SIZE_MAX, StoreFileError, read_store_file
 from broker.security.tls.settings import TlsSettings
 from broker.server.jwks_keeper import JwksKeeper
 from config.listener_settings import ListenerSettings
 from config.properties import ConfigError
+from protocol.sasl.jaas import OAUTH_BEARER_LOGIN_MODULE
 
 log = logging.getLogger("barnabas.security")
 
@@ -117,10 +118,7 @@ def _tls_of(settings: ListenerSettings) -> TlsSettings:
     key, text = settings.of_mechanism(OAUTHBEARER, "sasl.jaas.config")
     options: Mapping[str, str] = {}
     if text is not None:
-        entry = jaas.parse(text, key)
-        if entry.module != jaas.OAUTH_BEARER_LOGIN_MODULE:
-            raise ConfigError(key, None, "", message=f"{key}: the login module has to be {jaas.OAUTH_BEARER_LOGIN_MODULE}")
-        options = entry.options
+        options = parse_entry(text, key, OAUTH_BEARER_LOGIN_MODULE).options
     return TlsSettings(
         truststore_type=options.get("ssl.truststore.type", "JKS"),
         truststore_location=options.get("ssl.truststore.location"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import ssl
 
     from broker.network.tls_transport import CiphertextBuffer, SecuredProtocol
-    from broker.security.sasl.exchange import SaslClient
+    from protocol.sasl.exchange import SaslClient
 
 
 class Peers:

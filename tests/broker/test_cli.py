@@ -14,11 +14,11 @@ from broker.cli.formatter import parse_voters
 from broker.cli.main import main
 from broker.cli.serve_arguments import ServeOptions, UsageError, parse_arguments
 from broker.metadata.snapshot import read_bootstrap_records
-from broker.security.sasl import scram
-from broker.security.sasl.scram import ScramMechanism
 from broker.server.formatting import FormatError, format_directories, new_id
 from config.server_rules import server_config
 from protocol.messages.stored.metadata_records import UserScramCredentialRecord
+from protocol.sasl import scram
+from protocol.sasl.scram import ScramMechanism
 from protocol.uuids import uuid_from_text, uuid_to_text
 from storage.meta_properties import read_meta_properties
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from broker.security.credentials.scram_store import ScramStore
     from broker.security.credentials.token_credentials import TokenCredentials
     from broker.security.credentials.token_store import TokenStore
-    from broker.security.sasl.scram import ScramCredential, ScramMechanism
     from broker.security.sasl.scram_server import TokenCredential
+    from protocol.sasl.scram import ScramCredential, ScramMechanism
 
 
 class Credentials:

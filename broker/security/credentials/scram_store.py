@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.messages.stored.metadata_records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 
 if TYPE_CHECKING:
-    from broker.security.sasl.scram import ScramCredential, ScramMechanism
+    from protocol.sasl.scram import ScramCredential, ScramMechanism
 
 
 class ScramKey(NamedTuple):
@@ -56,7 +56,7 @@ class ScramStore:
 
     def find_user(self, mechanism: ScramMechanism, username: str) -> ScramCredential | None:
         """Returns the user's credential of this mechanism."""
-        from broker.security.sasl.scram import ScramCredential  # with hashlib: only where somebody logs in
+        from protocol.sasl.scram import ScramCredential  # with hashlib: only where somebody logs in
 
         record = self._by_key.get(ScramKey(username, mechanism.value))
         return None if record is None else ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)

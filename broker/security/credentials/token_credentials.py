@@ -15,9 +15,9 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from broker.security.sasl import scram
-from broker.security.sasl.scram import ITERATIONS_MIN, ScramCredential, ScramMechanism
 from broker.security.sasl.scram_server import TokenCredential
+from protocol.sasl import scram
+from protocol.sasl.scram import ITERATIONS_MIN, ScramCredential, ScramMechanism
 
 if TYPE_CHECKING:
     from broker.security.credentials.token_hmacs import TokenHmacs

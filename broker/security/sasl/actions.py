@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.security.sasl.exchange import Identity
 from protocol.errors import ErrorCode
+from protocol.sasl.exchange import Identity
 
 
 class AnswerApiVersions(NamedTuple):

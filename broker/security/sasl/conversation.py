@@ -39,8 +39,8 @@ from broker.security.sasl.events import (
     TokenReceived,
     Unreadable,
 )
-from broker.security.sasl.exchange import Identity, SaslAuthenticationError, SaslError, SaslServer
 from protocol.errors import ErrorCode
+from protocol.sasl.exchange import Identity, SaslAuthenticationError, SaslError, SaslServer
 
 REAUTHENTICATION_INTERVAL_MIN_MS = 1_000
 """A client may log in again at most once in this time; Kafka answers an earlier SaslHandshake with an error."""

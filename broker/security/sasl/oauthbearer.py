@@ -15,7 +15,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
-from broker.security.sasl.exchange import Identity, SaslAuthenticationError, SaslError
+from protocol.sasl.exchange import Identity, SaslAuthenticationError, SaslError
 
 OAUTHBEARER = "OAUTHBEARER"
 INVALID_TOKEN = '{"status":"invalid_token"}'

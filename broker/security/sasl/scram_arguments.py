@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.security.sasl import scram
-from broker.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, ScramMechanism
+from protocol.sasl import scram
+from protocol.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, ScramMechanism
 
 INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 RANDOM_SALT_SIZE = 17

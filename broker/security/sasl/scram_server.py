@@ -14,10 +14,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from broker.security.sasl import scram, scram_messages
-from broker.security.sasl.exchange import Identity, SaslAuthenticationError, SaslError
-from broker.security.sasl.scram import ScramCredential, ScramMechanism
-from broker.security.sasl.scram_messages import ClientFirst
+from protocol.sasl import scram, scram_messages
+from protocol.sasl.exchange import Identity, SaslAuthenticationError, SaslError
+from protocol.sasl.scram import ScramCredential, ScramMechanism
+from protocol.sasl.scram_messages import ClientFirst
 
 
 class TokenCredential(NamedTuple):

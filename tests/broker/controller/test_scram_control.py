@@ -10,8 +10,6 @@ from broker.controller.controller_result import RECORDS_PER_OPERATION_MAX
 from broker.controller.scram_control import ScramControl
 from broker.metadata.cluster_state import ClusterState
 from broker.security.credentials.scram_store import ScramKey
-from broker.security.sasl import scram
-from broker.security.sasl.scram import ScramMechanism
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -24,6 +22,8 @@ from protocol.messages.stored.metadata_records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
+from protocol.sasl import scram
+from protocol.sasl.scram import ScramMechanism
 
 SALTED = bytes(range(32))
 

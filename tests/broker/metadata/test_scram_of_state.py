@@ -12,10 +12,10 @@ from broker.metadata.metadata_cache import MetadataCache
 from broker.metadata.snapshot import read_newest_snapshot
 from broker.metadata.snapshot_writer import snapshot_batches, state_records, write_snapshot
 from broker.security.credentials.scram_store import ScramKey
-from broker.security.sasl.scram import ScramCredential, ScramMechanism
 from config.server import ServerConfig
 from protocol.messages.stored import metadata_records as records
 from protocol.messages.stored.metadata_records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from protocol.sasl.scram import ScramCredential, ScramMechanism
 
 
 def credential(name: str, mechanism: int = 1, salt: bytes = b"salt") -> UserScramCredentialRecord:

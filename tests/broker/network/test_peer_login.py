@@ -13,14 +13,15 @@ from broker.network.client import PeerConnection, State
 from broker.network.context import ConnectionFacts
 from broker.network.sockets import SystemNetwork
 from broker.security.sasl.conversation import Mechanism
-from broker.security.sasl.exchange import SaslClient
-from broker.security.sasl.plain import PlainClient, PlainServer
+from broker.security.sasl.plain_server import PlainServer
 from broker.server.authenticators import SaslAuthenticator
 from protocol import codec
 from protocol.apis import DECLARED
 from protocol.framing import BufferPool
 from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.sasl.exchange import SaslClient
+from protocol.sasl.plain import PlainClient
 from tests.broker.network.harness import Harness, run, serving
 from tests.support.clock import ManualClock
 

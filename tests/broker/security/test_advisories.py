@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import pytest
 
-from broker.security.sasl.plain import PlainServer
-from broker.security.sasl.scram import ScramMechanism, credential_of, is_proof
+from broker.security.sasl.plain_server import PlainServer
+from protocol.sasl.scram import ScramMechanism, credential_of, is_proof
 
 TESTS = Path(__file__).parents[2]
 NAMED = [

@@ -6,11 +6,11 @@ from __future__ import annotations
 import base64
 import subprocess
 
-from broker.security.sasl import jaas
-from broker.security.sasl.jaas import SCRAM_LOGIN_MODULE
 from broker.security.tls.distinguished_name import name_text
 from broker.security.tls.principal_mapping import NoMatchingRuleError, PrincipalMapper
-from config.properties import ConfigError
+from protocol.sasl import jaas
+from protocol.sasl.exchange import SaslPropertyError
+from protocol.sasl.jaas import SCRAM_LOGIN_MODULE
 from tests.broker.security.tls.der_writer import (
     BITS,
     BMP,
@@ -168,7 +168,7 @@ def mapped(rules: str, distinguished_name: str) -> str:
 def options(line: str) -> str:
     try:
         return "".join(f"{name}={value}\0" for name, value in sorted(jaas.parse(line).options.items()))
-    except ConfigError:
+    except SaslPropertyError:
         return "!IllegalArgumentException"
 
 

@@ -8,12 +8,12 @@ from broker.cli.authority import KeyPair
 from broker.cli.ephemeral_security import Identity
 from broker.cli.formatter import FormatOptions
 from broker.cli.serve_arguments import parse_arguments
-from broker.security.sasl import jaas
-from broker.security.sasl.scram import ScramCredential
 from broker.security.tls.settings import TlsSettings
 from config.loading import load_server_config
 from protocol.messages.alter_user_scram_credentials import ScramCredentialUpsertion
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from protocol.sasl import jaas
+from protocol.sasl.scram import ScramCredential
 
 SECRET = "Pssst"
 JAAS = f'{jaas.PLAIN_LOGIN_MODULE} required username="a" password="{SECRET}" user_a="{SECRET}";'

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from broker.handlers.security import alter_user_scram_credentials, describe_user_scram_credentials
-from broker.security.sasl.scram import ScramMechanism
 from protocol.codec import decode, encode
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
@@ -18,6 +17,7 @@ from protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     UserName,
 )
+from protocol.sasl.scram import ScramMechanism
 from tests.broker.controller.test_scram_control import upsertion
 from tests.broker.metadata.room import Room, context, open_room
 from tests.broker.metadata.test_scram_of_state import credential

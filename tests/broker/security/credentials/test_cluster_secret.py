@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.security.credentials.cluster_secret import cluster_secret
-from broker.security.sasl.scram import ScramMechanism, unknown_user_credential
+from protocol.sasl.scram import ScramMechanism, unknown_user_credential
 
 
 def test_it_is_the_same_wherever_cluster_and_key_are_the_same() -> None:

@@ -13,12 +13,12 @@ from broker.metadata.snapshot import read_newest_snapshot
 from broker.metadata.snapshot_writer import snapshot_batches, state_records, write_snapshot
 from broker.security.credentials.token_hmacs import TokenHmacs
 from broker.security.credentials.token_store import TokenStore
-from broker.security.sasl.exchange import Identity, SaslError
-from broker.security.sasl.scram import ScramMechanism, unknown_user_credential
-from broker.security.sasl.scram_client import ScramClient
 from broker.security.sasl.scram_server import ScramServer
 from config.server import ServerConfig
 from protocol.messages.stored.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
+from protocol.sasl.exchange import Identity, SaslError
+from protocol.sasl.scram import ScramMechanism, unknown_user_credential
+from protocol.sasl.scram_client import ScramClient
 
 KEY = "a-secret"
 

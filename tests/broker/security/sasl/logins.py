@@ -15,11 +15,11 @@ from broker.security.sasl.events import (
     HandshakeRequested,
     Now,
 )
-from broker.security.sasl.plain import PlainServer
-from broker.security.sasl.scram import ScramCredential, ScramMechanism, credential_of, salted_password
-from broker.security.sasl.scram_client import ScramClient
+from broker.security.sasl.plain_server import PlainServer
 from broker.security.sasl.scram_server import ScramServer, TokenCredential
 from protocol.errors import ErrorCode
+from protocol.sasl.scram import ScramCredential, ScramMechanism, credential_of, salted_password
+from protocol.sasl.scram_client import ScramClient
 
 USERS = {"alice": "alice-secret", "bob": "bob-secret"}
 START = Now(wall_ms=1_700_000_000_000, monotonic_ms=50_000)

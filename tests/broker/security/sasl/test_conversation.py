@@ -26,10 +26,10 @@ from broker.security.sasl.events import (
     TokenReceived,
     Unreadable,
 )
-from broker.security.sasl.exchange import Identity
-from broker.security.sasl.scram import ScramMechanism
-from broker.security.sasl.scram_client import ScramClient
 from protocol.errors import ErrorCode
+from protocol.sasl.exchange import Identity
+from protocol.sasl.scram import ScramMechanism
+from protocol.sasl.scram_client import ScramClient
 from tests.broker.security.sasl.logins import (
     ALICE,
     NAMES,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.security.sasl.exchange import Identity, SaslAuthenticationError, SaslError
 from broker.security.sasl.oauthbearer import INVALID_TOKEN, OAuthBearerServer, TokenError, ValidToken, parse_initial_response
+from protocol.sasl.exchange import Identity, SaslAuthenticationError, SaslError
 
 TOKEN = ValidToken("alice", 5000)
 

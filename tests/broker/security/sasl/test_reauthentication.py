@@ -15,8 +15,8 @@ from broker.security.sasl.events import (
     OtherRequested,
     TokenReceived,
 )
-from broker.security.sasl.exchange import Identity
 from protocol.errors import ErrorCode
+from protocol.sasl.exchange import Identity
 from tests.broker.security.sasl.logins import (
     ALICE,
     BOB,

@@ -6,9 +6,9 @@ import base64
 
 import pytest
 
-from broker.security.sasl import scram
-from broker.security.sasl.scram import ScramMechanism
 from broker.security.sasl.scram_arguments import ScramArgumentError, parse
+from protocol.sasl import scram
+from protocol.sasl.scram import ScramMechanism
 
 SALT_TEXT = "MWx2NHBkbnc0ZndxN25vdGN4bTB5eTFrN3E="
 SALT = base64.b64decode(SALT_TEXT)

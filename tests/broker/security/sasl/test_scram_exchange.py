@@ -7,11 +7,11 @@ import base64
 import pytest
 from kafka.net.sasl.scram import ScramClient as KafkaPythonClient
 
-from broker.security.sasl import scram
-from broker.security.sasl.exchange import Identity, SaslAuthenticationError, SaslError
-from broker.security.sasl.scram import ScramCredential, ScramMechanism
-from broker.security.sasl.scram_client import ScramClient
 from broker.security.sasl.scram_server import ScramServer, TokenCredential
+from protocol.sasl import scram
+from protocol.sasl.exchange import Identity, SaslAuthenticationError, SaslError
+from protocol.sasl.scram import ScramCredential, ScramMechanism
+from protocol.sasl.scram_client import ScramClient
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 SALT = b"1k6dzx8xwvhs7c6e6sm8i4dvn8"

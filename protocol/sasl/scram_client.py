@@ -11,9 +11,9 @@ from __future__ import annotations
 import hmac
 from enum import Enum
 
-from broker.security.sasl import scram, scram_messages
-from broker.security.sasl.exchange import SaslError
-from broker.security.sasl.scram import ITERATIONS_MIN, ScramMechanism
+from . import scram, scram_messages
+from .exchange import SaslError
+from .scram import ITERATIONS_MIN, ScramMechanism
 
 CLIENT_ITERATIONS_MAX = 100_000
 """A server may ask for no more: 25 ms of SHA-256. Kafka's client has no bound, and kafka-python could be frozen so (CVE-2026-10143)."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.security.sasl.exchange import Identity, SaslAuthenticationError, SaslError
-from broker.security.sasl.plain import PlainClient, PlainServer
+from broker.security.sasl.plain_server import PlainServer
+from protocol.sasl.exchange import Identity, SaslAuthenticationError, SaslError
+from protocol.sasl.plain import PlainClient
 
 USERS = {"userA": "passwordA", "userB": "passwordB", "empty": ""}
 

@@ -12,7 +12,7 @@ import base64
 import re
 from typing import NamedTuple
 
-from broker.security.sasl.exchange import SaslError
+from .exchange import SaslError
 
 MESSAGE_SIZE_MAX = 65_536
 """Bytes. A frame may have eight times as many; a user's name has at most 32,767."""

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from broker.security.sasl import scram_messages
-from broker.security.sasl.exchange import SaslError
+from protocol.sasl import scram_messages
+from protocol.sasl.exchange import SaslError
 
 
 def test_first_message_of_the_client_is_read() -> None:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from config.properties import ConfigError
+from .exchange import SaslPropertyError
 
 PLAIN_LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -61,32 +61,32 @@ class _Token(NamedTuple):
 
 
 def parse(text: str, key: str = "sasl.jaas.config") -> JaasEntry:
-    """The only entry of the property `key`. Raises ConfigError."""
+    """The only entry of the property `key`. Raises SaslPropertyError."""
     tokens = _tokens(text)
     entries = []
     while (first := next(tokens, None)) is not None:
         entries.append(_entry(first, tokens, key))
     if not entries:
-        raise _refusal(key, "Login module not specified in JAAS config")
+        raise SaslPropertyError(key, "Login module not specified in JAAS config")
     if len(entries) > 1:
-        raise _refusal(key, f"JAAS config property contains {len(entries)} login modules, should be 1 module")
+        raise SaslPropertyError(key, f"JAAS config property contains {len(entries)} login modules, should be 1 module")
     return entries[0]
 
 
 def _entry(first: _Token, tokens: Iterator[_Token], key: str) -> JaasEntry:
     flag = next(tokens, None)
     if flag is None:
-        raise _refusal(key, "Login module control flag not specified in JAAS config")
+        raise SaslPropertyError(key, "Login module control flag not specified in JAAS config")
     if flag.text is None or flag.text.upper() not in CONTROL_FLAGS:
-        raise _refusal(key, "Invalid login module control flag in JAAS config: it is required, requisite, sufficient or optional")
+        raise SaslPropertyError(key, "Invalid login module control flag in JAAS config: it is required, requisite, sufficient or optional")
     options: dict[str, str] = {}
     while (name := next(tokens, None)) is not None and name.character != ";":
         equals, value = next(tokens, None), next(tokens, None)
         if name.text is None or equals is None or equals.character != "=" or value is None or value.text is None:
-            raise _refusal(key, 'Value not specified for a key in JAAS config: each option is name="value"')
+            raise SaslPropertyError(key, 'Value not specified for a key in JAAS config: each option is name="value"')
         options[name.text] = value.text
     if name is None:
-        raise _refusal(key, "JAAS config entry not terminated by semi-colon")
+        raise SaslPropertyError(key, "JAAS config entry not terminated by semi-colon")
     return JaasEntry(_module(first, key), options)
 
 
@@ -94,7 +94,7 @@ def _module(token: _Token, key: str) -> str:
     name = token.text or ""
     if name not in LOGIN_MODULES:
         shown = f"login module {name}" if _CLASS_NAME.fullmatch(name) else "text before the control flag"
-        raise _refusal(key, f"the {shown} is none that Barnabas has: {', '.join(LOGIN_MODULES)}")
+        raise SaslPropertyError(key, f"the {shown} is none that Barnabas has: {', '.join(LOGIN_MODULES)}")
     return name
 
 
@@ -119,7 +119,3 @@ def _unescape(found: re.Match[str]) -> str:
     if code[0] in "01234567":
         return chr(int(code, 8))
     return _ESCAPED.get(code, code)
-
-
-def _refusal(key: str, why: str) -> ConfigError:
-    return ConfigError(key, None, why, message=f"{key}: {why}")

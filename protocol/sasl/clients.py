@@ -1,14 +1,13 @@
-"""Makes the connecting side of a mechanism from its name and its sasl.jaas.config, for nodes and for our own commands."""
+"""Makes the connecting side of a mechanism from its name and its sasl.jaas.config: for nodes, our own commands and Spark's processes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.security.sasl import jaas, scram
-from broker.security.sasl.exchange import SaslClient
-from broker.security.sasl.plain import PLAIN, PlainClient
-from broker.security.sasl.scram_client import ScramClient
-from config.properties import ConfigError
+from . import jaas, scram
+from .exchange import SaslClient, SaslPropertyError
+from .plain import PLAIN, PlainClient
+from .scram_client import ScramClient
 
 NONCE_SIZE = 18  # random bytes of a SCRAM nonce
 
@@ -16,17 +15,17 @@ NONCE_SIZE = 18  # random bytes of a SCRAM nonce
 def client_maker(
     name: str, mechanism_key: str, jaas_text: str | None, jaas_key: str, entropy: Callable[[int], bytes]
 ) -> Callable[[], SaslClient]:
-    """Returns what makes the client of one exchange. Raises ConfigError, which names the property that is wrong by its key."""
+    """Returns what makes the client of one exchange. Raises SaslPropertyError."""
     mechanism = scram.find_mechanism(name)
     if mechanism is None and name != PLAIN:
-        raise ConfigError(mechanism_key, name, "a login is by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
+        raise SaslPropertyError(mechanism_key, f"is {name!r}: a login is by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
     module = jaas.PLAIN_LOGIN_MODULE if mechanism is None else jaas.SCRAM_LOGIN_MODULE
     entry = None if jaas_text is None else jaas.parse(jaas_text, jaas_key)
     if entry is not None and entry.module != module:
-        raise ConfigError(jaas_key, None, "", message=f"{jaas_key}: the login module has to be {module}, not {entry.module}")
+        raise SaslPropertyError(jaas_key, f"the login module has to be {module}, not {entry.module}")
     options = {} if entry is None else entry.options
     if "username" not in options or "password" not in options:
-        raise ConfigError(jaas_key, None, "", message=f"{jaas_key}: must name the user that logs in, with username and password")
+        raise SaslPropertyError(jaas_key, "must name the user that logs in, with username and password")
     username, password = options["username"], options["password"]
     if mechanism is None:
         return lambda: PlainClient(username, password)

@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
-from broker.security.sasl import scram, scram_messages
-from broker.security.sasl.scram import ScramMechanism
+from protocol.sasl import scram, scram_messages
+from protocol.sasl.scram import ScramMechanism
 
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 AUTH_MESSAGE = scram_messages.auth_message(

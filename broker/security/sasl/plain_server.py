@@ -1,4 +1,4 @@
-"""PLAIN (RFC 4616): the user's name and password in one token.
+"""PlainServer: the broker's side of PLAIN (RFC 4616).
 
 Source: PlainSaslServer and PlainServerCallbackHandler.
 """
@@ -9,9 +9,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 
-from broker.security.sasl.exchange import Identity, SaslAuthenticationError, SaslError
-
-PLAIN = "PLAIN"
+from protocol.sasl.exchange import Identity, SaslAuthenticationError
 
 
 class PlainServer:
@@ -52,25 +50,6 @@ class PlainServer:
         expected = self._users.get(username)
         is_equal = hmac.compare_digest(_digest(password), _digest(expected or ""))  # digests: the time does not depend on the length
         return is_equal and expected is not None
-
-
-class PlainClient:
-    """SaslClient of PLAIN."""
-
-    def __init__(self, username: str, password: str) -> None:
-        self._token: bytes | None = b"\0".join((b"", username.encode(), password.encode()))
-        self._is_complete = False
-
-    @property
-    def is_complete(self) -> bool:
-        return self._is_complete
-
-    def evaluate(self, challenge: bytes) -> bytes | None:
-        if challenge or self._is_complete:
-            raise SaslError("Unexpected challenge of the PLAIN server")
-        token, self._token = self._token, None
-        self._is_complete = token is None
-        return token
 
 
 def _digest(password: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What the SASL mechanisms share: one exchange of tokens for each connection, its result, and its two kinds of failure.
+"""What the SASL mechanisms share: one exchange of tokens for each connection, its result, and its kinds of failure.
 
 Source: javax.security.sasl.SaslServer and SaslClient, as Kafka uses them.
 """
@@ -14,6 +14,14 @@ class SaslError(Exception):
 
 class SaslAuthenticationError(SaslError):
     """Authentication failed, and the client may be told the message (Kafka's SaslAuthenticationException)."""
+
+
+class SaslPropertyError(ValueError):
+    """A property of a login that cannot be used. `str()` is the one line a person needs, and begins with the property's name."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(f"{key}: {why}")
+        self.key = key
 
 
 class Identity(NamedTuple):
