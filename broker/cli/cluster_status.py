@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.cli.cluster_folder import DEFAULT_DIRECTORY, FILE_NAME, FolderError, read_folder
 from broker.cli.cluster_report import to_text
+from broker.cli.secured_folder import CLIENT_FILE
 from broker.cli.wire_client import WireClient
 from config.endpoints import parse_host_and_port
 from config.properties import ConfigError
@@ -53,7 +54,7 @@ def status(arguments: list[str]) -> int:
     """Print the report; returns the exit code: 1 if no broker answers."""
     options = _parser().parse_args(arguments)
     try:
-        security, named = _security(options.command_config)
+        security, named = _security(options.command_config or _own_config(options))
         servers, controllers = _addresses(options, named)
         report = make_report(servers, controllers, asks_all=not options.no_lag, security=security)
     except (StatusError, FolderError, ConfigError, OSError) as e:
@@ -228,6 +229,13 @@ def _sum(lags: Any) -> int | None:
 
 def _where(partitions: Sequence[Report], claim: str) -> list[str]:
     return [f"{each['topic']}-{each['partition']}" for each in partitions if each[claim]]
+
+
+def _own_config(options: argparse.Namespace) -> str | None:
+    """The administrator's file of a secured folder that is asked for; None for brokers that are named, and for plain folders."""
+    directory = Path(options.directory or DEFAULT_DIRECTORY)
+    folder = None if options.bootstrap_server else read_folder(directory)
+    return str(directory / CLIENT_FILE) if folder is not None and folder.is_secure else None
 
 
 def _security(path: str | None) -> tuple[ClientSecurity | None, str]:

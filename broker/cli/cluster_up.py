@@ -22,7 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker.cli.cluster_folder import DEFAULT_DIRECTORY, ClusterFolder, FolderError, lock_folder, open_folder
+from broker.cli.cluster_security import tell_servers
+from broker.cli.secured_folder import AUTHORITY_FILE, CLIENT_FILE, EXAMPLE_FILE, LIBRDKAFKA_FILE
 from broker.cli.serve_arguments import LOG_LEVELS
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     import argparse
@@ -38,6 +41,11 @@ STDIN = 0
 STDOUT = 1
 # As barnabas/__main__.py does it: the folder that this code was imported from comes first, whatever the caller's directory holds.
 PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from broker.cli.main import main; sys.exit(main(sys.argv[1:]))"
+SECURED = f"""
+secured:   TLS, SCRAM, ACLs; the files with keys and passwords are readable by you alone
+connect:   {{directory}}/{CLIENT_FILE} (Java, Kafka's tools: --command-config), {LIBRDKAFKA_FILE} (kcat -F), {EXAMPLE_FILE}
+state:     barnabas cluster status --directory {{directory}}
+add users: barnabas secure add-user NAME --read TOPIC --write TOPIC --group GROUP --directory {{directory}}"""
 HOME = Path(__file__).resolve().parents[2]
 
 
@@ -51,8 +59,8 @@ def up(arguments: list[str]) -> int:
     directory = Path(tempfile.mkdtemp(prefix="barnabas-cluster-") if options.ephemeral else options.directory)
     try:
         port = 0 if options.ephemeral and options.port is None else options.port
-        lock_folder(directory.absolute())  # until this process ends
-        folder = open_folder(directory.absolute(), options.brokers, port)
+        lock_folder(directory.absolute(), is_secure=options.secure)  # until this process ends
+        folder = open_folder(directory.absolute(), options.brokers, port, is_secure=options.secure)
         folder.format(options.override)
         return asyncio.run(LocalCluster(folder, options).run())
     except (FolderError, UpError) as e:
@@ -118,7 +126,16 @@ class LocalCluster:
             waiting = [node_id for node_id in self._processes if node_id not in self._ready]
             raise UpError(f"nodes {waiting} were not ready within {READY_TIMEOUT_S:.0f} s; see {self._folder.log_path(waiting[0])}") from e
         self._folder = self._folder.with_ports({node_id: ready["port"] for node_id, ready in self._ready.items()})
-        self._folder.save()
+        try:
+            self._folder.save()
+            if self._folder.is_secure:
+                tell_servers(self._folder.directory, self._bootstrap_servers)
+        except (OSError, StorageError) as e:
+            raise UpError(f"cannot write in {self._folder.directory}: {e}") from e
+
+    @property
+    def _bootstrap_servers(self) -> str:
+        return ",".join(ready["bootstrap_servers"] for ready in self._ready.values())
 
     async def _launch(self, node_id: int) -> asyncio.subprocess.Process:
         """The broker's process, in a group of its own: a SIGINT of the terminal reaches this process alone, which stops them in order."""
@@ -127,7 +144,8 @@ class LocalCluster:
         is_owned = self._options.ephemeral  # the broker then removes its data if this process dies
         settings = [*folder.settings(node_id, self._options.override), *([] if is_owned else [f"log.dirs={data}"])]
         words = [word for setting in settings for word in ("--override", setting)]
-        serve = ["serve", f"--ephemeral={data if is_owned else ''}", "--log-level", self._options.log_level, *words]
+        secrets = [] if folder.settings_file is None else ["--settings", str(folder.settings_file)]
+        serve = ["serve", f"--ephemeral={data if is_owned else ''}", "--log-level", self._options.log_level, *secrets, *words]
         pipe = asyncio.subprocess.PIPE
         with folder.log_path(node_id).open("ab") as log:
             return await asyncio.create_subprocess_exec(
@@ -135,14 +153,18 @@ class LocalCluster:
             )
 
     def _announce(self, seconds: float) -> None:
-        bootstrap_servers = ",".join(ready["bootstrap_servers"] for ready in self._ready.values())
+        directory, servers = self._folder.directory, self._bootstrap_servers
         if self._options.ephemeral or self._options.json:
             brokers = [{"node_id": node_id, **ready} for node_id, ready in self._ready.items()]
-            line = json.dumps({"bootstrap_servers": bootstrap_servers, "cluster_id": self._folder.cluster_id, "brokers": brokers})
+            said = {"bootstrap_servers": servers, "cluster_id": self._folder.cluster_id, "brokers": brokers}
+            files = {"ca_file": str(directory / AUTHORITY_FILE), "client_properties": str(directory / CLIENT_FILE)}
+            text = json.dumps(said | (files if self._folder.is_secure else {}))
         else:
-            line = f"barnabas cluster of {len(self._ready)} ready on {bootstrap_servers} data={self._folder.directory} in {seconds:.1f} s"
+            text = f"barnabas cluster of {len(self._ready)} ready on {servers} data={directory} in {seconds:.1f} s"
+            if self._folder.is_secure:
+                text += SECURED.format(directory=directory)
         with contextlib.suppress(BrokenPipeError):  # the reader has left: it serves all the same, as `barnabas serve` does
-            os.write(STDOUT, f"{line}\n".encode())
+            os.write(STDOUT, f"{text}\n".encode())
 
     async def _keep(self, node_id: int) -> None:
         """Report each end of the node's process, and start it again. Returns once it is left ended."""
@@ -216,6 +238,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--directory", default=DEFAULT_DIRECTORY, metavar="DIR", help="where the data are, and stay (default: ./cluster)")
     add("--port", type=_port, help="the first broker's, the others follow (default: 9092 at first, then as before); 0 takes free ones")
     add("--override", action="append", default=[], metavar="KEY=VALUE", help="set one property of every node; may be given many times")
+    add("--secure", action="store_true", help="with TLS, SCRAM and ACLs; the folder has the authority, and what clients need to log in")
     add("--json", action="store_true", help="the line on stdout is JSON")
     add(
         "--ephemeral",

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from broker.cli.serve_arguments import ServeOptions
 from broker.server.version import VERSION
-from config.loading import load_server_config
+from config.loading import load_server_config, read_properties
 from config.properties import ConfigError
 from config.server import SERVER_PROPERTIES, ServerConfig
 
@@ -62,7 +62,8 @@ class Ephemeral:
     def serve(self) -> int:
         """Run the broker; returns its exit code. Raises ConfigError for a wrong setting."""
         options = self._options
-        config = self._load_config(options.overrides)
+        properties = read_properties(Path(options.settings_path)) if options.settings_path else {}
+        config = self._load_config([*(f"{key}={value}" for key, value in properties.items()), *options.overrides])
         from broker.server.process import run  # imported late: a wrong setting is reported 0.1 s sooner
 
         return run(

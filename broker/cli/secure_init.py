@@ -1,12 +1,6 @@
 """`barnabas secure init`: everything that a secured broker, or a cluster, needs before its first start.
 
-    DIR/ca.pem                 the certificate of the authority: what clients trust
-    DIR/ca.key                 its private key: needed to sign further certificates, and by no node
-    DIR/client.properties      the administrator's, for Java; librdkafka.properties, example.py
-    DIR/server.properties      with keys/ and data/; of a cluster node-1/, node-2/, … have them
-
-Clients and brokers log in by SCRAM over TLS. Controllers are reached by TLS with client certificates: SCRAM's credentials are in the log of
-the quorum that they elect. The nodes are one user, barnabas-node, by both.
+The files of secured_folder.py, and DIR/server.properties with keys/ and data/; of a cluster node-1/, node-2/, … have those three.
 """
 
 from __future__ import annotations
@@ -14,17 +8,25 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-import secrets
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.cli.authority import LOCAL_NAMES, Authority
-from broker.cli.client_files import MECHANISM, escape, java_client, librdkafka, login, python_example
+from broker.cli.authority import LOCAL_NAMES
+from broker.cli.client_files import escape
 from broker.cli.formatter import FormatOptions, format_node
 from broker.cli.private_files import make_private_directory, write_private
+from broker.cli.secured_folder import (
+    ADMINISTRATOR,
+    AUTHORITY_FILE,
+    make_authority,
+    make_client_files,
+    make_keys,
+    new_passwords,
+    security_settings,
+)
 from broker.server.formatting import FormatError, new_id
 from config.endpoints import PORT_MAX
 from config.loading import load_server_config
@@ -34,8 +36,7 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     import argparse
 
-ADMINISTRATOR, NODES = "admin", "barnabas-node"
-PASSWORD_BYTES = 24
+SERVER_PROPERTIES = "server.properties"
 NODES_MAX = 9
 REPLICAS_MAX = 3
 DEFAULT_PORT = 9092
@@ -116,38 +117,23 @@ def _begin(directory: Path) -> None:
 
 def _make(directory: Path, places: Sequence[Place], hosts: Sequence[str]) -> None:
     now_ms = int(time.time() * 1000)
-    authority = Authority("Barnabas CA", now_ms)
-    trusted = directory / "ca.pem"
-    trusted.write_text(authority.pair.certificate)
-    write_private(directory / "ca.key", authority.pair.key)
-    passwords = {name: secrets.token_urlsafe(PASSWORD_BYTES) for name in (ADMINISTRATOR, NODES)}
-    scram = tuple(f"{MECHANISM}=[name={name},password={password}]" for name, password in passwords.items())
+    authority, passwords = make_authority(directory, now_ms), new_passwords()
     cluster_id = uuid_to_text(new_id(os.urandom))
     voters = ",".join(f"{place.node_id}@{place.controller_address}:{place.directory_id}" for place in places)
     for place in places:
-        make_private_directory(place.folder / "keys")
-        names = (*LOCAL_NAMES, place.host, *hosts)
-        for file, pair in (
-            ("server.pem", authority.sign(place.host, names)),
-            ("node.pem", authority.sign(NODES, names, is_for_client=True)),
-        ):
-            write_private(place.folder / "keys" / file, pair.key + pair.certificate)
-        settings = _server_properties(place, places, trusted, passwords[NODES], is_local=not hosts)
-        write_private(place.folder / "server.properties", settings)
-        config = load_server_config(place.folder / "server.properties", {}, ())
-        asked = FormatOptions(cluster_id, scram_users=scram, initial_controllers=voters)
+        make_private_directory(place.folder)
+        make_keys(place.folder, authority, place.host, (*LOCAL_NAMES, place.host, *hosts))
+        settings = _server_properties(place, places, directory / AUTHORITY_FILE, passwords.nodes, is_local=not hosts)
+        write_private(place.folder / SERVER_PROPERTIES, settings)
+        config = load_server_config(place.folder / SERVER_PROPERTIES, {}, ())
+        asked = FormatOptions(cluster_id, scram_users=passwords.scram_users(), initial_controllers=voters)
         format_node(config, asked, random_bytes=os.urandom, now_ms=now_ms, say=_say_nothing)
-    servers = _servers(places)
-    user = (ADMINISTRATOR, passwords[ADMINISTRATOR])
-    write_private(directory / "client.properties", java_client(servers, authority.pair.certificate, *user))
-    write_private(directory / "librdkafka.properties", librdkafka(servers, trusted, *user))
-    (directory / "example.py").write_text(python_example(directory / "librdkafka.properties"))
+    make_client_files(directory, _servers(places), passwords.administrator)
 
 
 def _server_properties(place: Place, places: Sequence[Place], trusted: Path, password: str, *, is_local: bool) -> str:
     replicas = min(len(places), REPLICAS_MAX)
     bound = place.host if is_local else ""
-    keys = escape(str(place.folder / "keys"))
     return f"""\
 # A secured node: TLS and SCRAM for clients and brokers, TLS with client certificates for controllers, ACLs. This file has a password.
 process.roles=broker,controller
@@ -161,27 +147,7 @@ inter.broker.listener.name=SASL_SSL
 controller.listener.names=CONTROLLER
 controller.quorum.bootstrap.servers={",".join(each.controller_address for each in places)}
 
-# Private key and certificate in one file of PEM.
-ssl.keystore.type=PEM
-ssl.keystore.location={keys}/server.pem
-ssl.truststore.type=PEM
-ssl.truststore.location={escape(str(trusted))}
-
-# Nodes know each other by certificates: CN={NODES} is the user {NODES}.
-listener.name.controller.ssl.keystore.type=PEM
-listener.name.controller.ssl.keystore.location={keys}/node.pem
-listener.name.controller.ssl.client.auth=required
-listener.name.controller.ssl.principal.mapping.rules=RULE:^CN=([^,]+).*$/$1/,DEFAULT
-
-# Users are in the metadata log: barnabas secure add-user, or kafka-configs --entity-type users.
-sasl.enabled.mechanisms={MECHANISM}
-sasl.mechanism.inter.broker.protocol={MECHANISM}
-listener.name.sasl_ssl.{MECHANISM.lower()}.sasl.jaas.config={login(NODES, password)}
-
-# What no ACL allows is refused.
-authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-super.users=User:{ADMINISTRATOR};User:{NODES}
-
+{security_settings(place.folder, trusted, password)}
 offsets.topic.replication.factor={replicas}
 transaction.state.log.replication.factor={replicas}
 transaction.state.log.min.isr={max(replicas - 1, 1)}

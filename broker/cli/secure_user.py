@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 ADMINISTRATORS_FILE = "client.properties"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 """Of a user: it is a file's name too."""
+FILES_OF_OTHERS = (ADMINISTRATORS_FILE, "librdkafka.properties", "server.properties", "security.properties")
 PASSWORD_BYTES = 24
 SALT_BYTES = 17
 TIMEOUT_S = 10.0
@@ -81,7 +82,7 @@ def _acl(user: str, resource: ResourceType, name: str, operation: AclOperation) 
 
 def _add(directory: Path, options: argparse.Namespace) -> Path:
     name, path = options.name, directory / f"{options.name}.properties"
-    if not NAME.fullmatch(name) or path.name in (ADMINISTRATORS_FILE, "librdkafka.properties", "server.properties"):
+    if not NAME.fullmatch(name) or path.name in FILES_OF_OTHERS:
         raise UserError(f"{name!r} cannot be a user's name here: letters, digits, '.', '_' and '-', and none of this directory's files")
     if path.exists():
         raise UserError(f"{path} is there already")

@@ -24,6 +24,7 @@ Runs the broker in the foreground until SIGTERM or SIGINT. One line on stdout sa
   --ephemeral            for tests: data in a temporary directory that is removed at the end, a free port on 127.0.0.1 unless --port
                          gives one, one line of JSON when ready, and the end when standard input (a pipe) closes. Reads no file and no
                          environment variables. With DIR the data are there and outlive a stop, but not standard input
+  --settings FILE        with --ephemeral: a file of properties, for what may not be in a command line; --override wins
   --secure[=KEYS]        with --ephemeral: TLS and SASL, with keys of its own; the directory's barnabas-ca.pem is what clients trust, and
                          its barnabas-secure.json has the administrator's password. The nodes of one cluster name the same directory KEYS:
                          the first that starts makes their keys there
@@ -52,6 +53,8 @@ class ServeOptions:
     cluster_id: str = ""
     ephemeral_directory: str | None = None
     """Of --ephemeral: "" for a temporary one, None without the option."""
+    settings_path: str = ""
+    """Of --settings: a file of further properties of an ephemeral broker."""
     is_secure: bool = False
     keys_directory: str = ""
     """Of --secure: where the nodes of a cluster have their keys; "" for a broker by itself."""
@@ -68,7 +71,7 @@ def parse_arguments(arguments: list[str]) -> ServeOptions:
         elif option == "--secure":
             options.is_secure = True
             options.keys_directory = value
-        elif option in ("--config", "-c", "--override", "--port", "--cluster-id", "--log-level", "--log-format"):
+        elif option in ("--config", "-c", "--override", "--port", "--cluster-id", "--settings", "--log-level", "--log-format"):
             if not has_value:
                 value = next(rest, "")
             if not value:
@@ -80,6 +83,8 @@ def parse_arguments(arguments: list[str]) -> ServeOptions:
             options.config_path = argument
     if options.config_path is not None and options.ephemeral_directory is not None:
         raise UsageError("--ephemeral reads no file; give settings by --override")
+    if options.settings_path and options.ephemeral_directory is None:
+        raise UsageError("--settings is for --ephemeral; --config reads a broker's file")
     if options.is_secure and options.ephemeral_directory is None:
         raise UsageError("--secure is for --ephemeral; barnabas secure init makes a broker that stays")
     if options.port is not None and "listeners" in (override.partition("=")[0].strip() for override in options.overrides):
@@ -96,6 +101,8 @@ def _take_option(options: ServeOptions, option: str, value: str) -> None:
         options.port = int(value)
     elif option == "--cluster-id":
         options.cluster_id = value
+    elif option == "--settings":
+        options.settings_path = value
     elif option == "--log-level":
         if value.lower() not in LOG_LEVELS:
             raise UsageError(f"--log-level {value} is none of debug, info, warning, error, critical")
