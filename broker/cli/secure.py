@@ -6,7 +6,7 @@ import sys
 
 USAGE = """\
 usage: barnabas secure init DIR [--host NAME]… [--nodes N] [--port PORT]
-       barnabas secure add-user NAME [--read TOPIC]… [--write TOPIC]… [--group GROUP]… [--directory DIR]
+       barnabas secure add-user NAME [--read TOPIC]… [--write TOPIC]… [--group GROUP]… [--sink ID]… [--directory DIR]
 
   init       make keys, certificates, an administrator and the configuration of a secured broker or cluster
   add-user   make a user of the running broker, with a password and rights, and its client's configuration

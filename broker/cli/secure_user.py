@@ -35,6 +35,9 @@ ADMINISTRATORS_FILE = "client.properties"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 """Of a user: it is a file's name too."""
 FILES_OF_OTHERS = (ADMINISTRATORS_FILE, "librdkafka.properties", "server.properties", "security.properties")
+SINKS_LEDGER = "barnabas-sinks"
+"""A sink's ledger unless it says otherwise: DEFAULT_LEDGER of barnabas/spark/sink/options.py, which cannot be imported here."""
+LEDGER_OPERATIONS = (AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DESCRIBE_CONFIGS)
 PASSWORD_BYTES = 24
 SALT_BYTES = 17
 TIMEOUT_S = 10.0
@@ -63,8 +66,15 @@ def acls(options: argparse.Namespace) -> list[AclCreation]:
         *((ResourceType.TOPIC, topic, AclOperation.READ) for topic in options.read),
         *((ResourceType.TOPIC, topic, AclOperation.WRITE) for topic in options.write),
         *((ResourceType.GROUP, group, AclOperation.READ) for group in options.group),
+        *((ResourceType.TRANSACTIONAL_ID, _transactions_of(sink), AclOperation.WRITE) for sink in options.sink),
+        *((ResourceType.TOPIC, SINKS_LEDGER, operation) for operation in LEDGER_OPERATIONS if options.sink),
     ]
     return [_acl(options.name, *wish) for wish in wishes]
+
+
+def _transactions_of(sink: str) -> str:
+    """The transactional ids of a sink, which begin with its id and a dot."""
+    return sink if sink.endswith(WILDCARD) else f"{sink}.{WILDCARD}"
 
 
 def _acl(user: str, resource: ResourceType, name: str, operation: AclOperation) -> AclCreation:
@@ -176,5 +186,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--read", action="append", default=[], metavar="TOPIC", help="a topic that it may read; TOPIC* for all that begin so")
     add("--write", action="append", default=[], metavar="TOPIC", help="a topic that it may write; TOPIC* for all that begin so")
     add("--group", action="append", default=[], metavar="GROUP", help="a group that it may join; GROUP* for all that begin so")
+    add("--sink", action="append", default=[], metavar="ID", help='a sink of Spark\'s format("barnabas"), by its id; write-* for df.write')
     add("--directory", default=".", metavar="DIR", help="of secure init: its client.properties are the administrator's (default: .)")
     return parser

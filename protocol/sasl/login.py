@@ -24,6 +24,8 @@ class LoginError(Exception):
 def log_in(ask: Ask, mechanism: str, client: SaslClient) -> int:
     """Returns the session's time in ms, 0 if it has no end (KIP-368). Raises LoginError, and what `ask` raises."""
     handshake = ask(SaslHandshakeRequest(mechanism=mechanism))
+    if handshake.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        raise LoginError("this listener has no login by SASL")
     if handshake.error_code:
         raise LoginError(f"{mechanism} is not enabled: {', '.join(handshake.mechanisms)} are")
     challenge, lifetime_ms = b"", 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,15 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 import barnabas
 from barnabas.spark.client.cluster import Cluster
 from barnabas.spark.client.fetching import EARLIEST, LATEST, Isolation, RangeReader, list_offsets
 from barnabas.spark.client.transaction import list_open
 from barnabas.spark.records.decode import decode_columns
+from broker.cli.authority import Authority
 from tests.pipeline.copy_topic import DONE
 from tests.pipeline.spark_support import CHECKOUT, kill_group
 from tests.support.installed import wait_until
+from tests.support.secured_cluster import SecuredCluster
 
 pytestmark = pytest.mark.spark
 
@@ -27,6 +31,7 @@ PARTITIONS = 3
 ROWS = 12_000
 STEP_S = 180
 MODULES = CHECKOUT / "barnabas" / "spark" / "modules"
+RIGHTS = ("--read", "written", "--write", "written", "--sink", "write-*")
 
 
 @pytest.fixture(scope="module")
@@ -48,18 +53,27 @@ def committed_values(cluster: Cluster, topic: str) -> Counter[bytes]:
     return found
 
 
-def test_what_is_written_is_read(broker: barnabas.Broker) -> None:
-    broker.create_topic("written", PARTITIONS)
-    driver = start("written_and_read", [broker.bootstrap_servers, "written", str(ROWS)])
-    try:
-        told, _ = driver.communicate(timeout=STEP_S)
-    finally:
-        kill_group(driver)
+def test_what_is_written_is_read_over_tls_and_sasl_and_no_secret_is_shown(tmp_path: Path) -> None:
+    """The private key is one that these brokers do not ask for."""
+    key = Authority("stranger", int(time.time() * 1000)).pair
+    with SecuredCluster(tmp_path) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.server.bootstrap})
+        admin.create_topics([NewTopic("written", PARTITIONS)])["written"].result()
+        endpoint = cluster.add_user("writer", words=RIGHTS)
+        own = {"kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.key": key.key, "kafka.ssl.keystore.certificate.chain": key.certificate}
+        (tmp_path / "options.json").write_text(json.dumps({f"kafka.{name}": text for name, text in endpoint.java.items()} | own))
+        driver = start("written_and_read", [str(tmp_path / "options.json"), "written", str(ROWS)])
+        try:
+            told, _ = driver.communicate(timeout=STEP_S)
+        finally:
+            kill_group(driver)
 
     answers = dict(line.split(" ", 1) for line in told.splitlines() if line.startswith(("rows ", "places ", "refusal ")))
     assert answers["rows"] == str([(number, number * 2) for number in range(ROWS)]), told[-3000:]
     assert answers["places"] == str([("written", number, "h", 0) for number in range(PARTITIONS)])
-    assert "topic missing does not exist" in answers["refusal"]
+    assert "topic missing: TOPIC_AUTHORIZATION_FAILED" in answers["refusal"]
+    assert "== Physical Plan ==" in told
+    assert not [secret for secret in (endpoint.login[1], key.key.splitlines()[1]) if secret in told]
 
 
 def test_a_query_that_is_killed_copies_each_row_once(broker: barnabas.Broker, tmp_path: Path) -> None:

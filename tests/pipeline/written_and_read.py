@@ -1,33 +1,39 @@
 """A driver of its own for tests: writes rows by the sink, reads them by the source, and says what it has found.
 
-python -m tests.pipeline.written_and_read SERVERS TOPIC ROWS
+python -m tests.pipeline.written_and_read OPTIONS TOPIC ROWS
+
+OPTIONS is the name of a file: JSON with the options that begin with `kafka.`.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 import barnabas.spark
 
 
-def main(servers: str, topic: str, rows_count: str) -> int:
+def main(options_file: str, topic: str, rows_count: str) -> int:
     barnabas.spark.prepare()
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
     spark = builder.config("spark.sql.shuffle.partitions", "2").config("spark.driver.host", "127.0.0.1").getOrCreate()
-    brokers = ("kafka.bootstrap.servers", servers)
+    brokers = json.loads(Path(options_file).read_text())
     header = "array(struct('h' as key, cast('x' as binary) as value)) as headers"
     rows = spark.range(int(rows_count)).selectExpr("cast(id as string) as key", "cast(id * 2 as string) as value", header)
-    rows.write.format("barnabas").option(*brokers).option("topic", topic).mode("append").save()
+    rows.write.format("barnabas").options(**brokers).option("topic", topic).mode("append").save()
 
-    reader = spark.read.format("barnabas").option(*brokers).option("subscribe", topic).option("includeHeaders", "true")
+    reader = spark.read.format("barnabas").options(**brokers).option("subscribe", topic).option("includeHeaders", "true")
     columns = "cast(key as string) as key", "cast(value as string) as value", "topic", "partition", "headers[0].key as header"
-    found = reader.load().selectExpr(*columns, "timestampType").collect()
+    loaded = reader.load()
+    loaded.explain(extended=True)  # its plans must not show an option that is secret
+    found = loaded.selectExpr(*columns, "timestampType").collect()
     print("rows", sorted((int(row.key), int(row.value)) for row in found))
     print("places", sorted({(row.topic, row.partition, row.header, row.timestampType) for row in found}))
     try:
-        spark.read.format("barnabas").option(*brokers).option("subscribe", "missing").load().collect()
+        spark.read.format("barnabas").options(**brokers).option("subscribe", "missing").load().collect()
     except Exception as error:
         print("refusal", " ".join(str(error).split()))
     spark.stop()

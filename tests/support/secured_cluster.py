@@ -172,9 +172,10 @@ class SecuredCluster:
         """A super user, for suites that do everything."""
         return self._endpoint(ADMINISTRATOR)
 
-    def add_user(self, name: str, *rights: str) -> Endpoint:
-        """A new user with these rights, as "OPERATION resource-type name"; "name*" is for all names that begin so."""
-        _run("add-user", name, "--directory", str(self.directory))
+    def add_user(self, name: str, *rights: str, words: Sequence[str] = ()) -> Endpoint:
+        """A new user with these rights, as "OPERATION resource-type name"; "name*" is for all names that begin so. `words` are options of
+        `secure add-user`."""
+        _run("add-user", name, "--directory", str(self.directory), *words)
         self.allow(name, *rights)
         return self._endpoint(name)
 

@@ -15,7 +15,9 @@ from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ..errors import BrokerError, OptionError
 from .connection import Address, Connection
+from .security import Security
 
+PLAINTEXT = Security()
 BACKOFF_S = 0.05
 DEFAULT_PORT = 9092
 
@@ -66,9 +68,10 @@ def parse_servers(text: str) -> list[Address]:
 class Cluster:
     """`deadline_s` is how long a request is repeated until BrokerError, `timeout_s` how long one answer may take."""
 
-    def __init__(self, servers: str, *, timeout_s: float = 30.0, deadline_s: float = 120.0) -> None:
+    def __init__(self, servers: str, security: Security = PLAINTEXT, *, timeout_s: float = 30.0, deadline_s: float = 120.0) -> None:
         self.servers = servers
         self._bootstrap = parse_servers(servers)
+        self._door = security.door()
         self._timeout_s = timeout_s
         self.deadline_s = deadline_s
         self._nodes: dict[int, Address] = {}
@@ -216,9 +219,23 @@ class Cluster:
 
     def _connect(self, address: Address) -> Connection:
         found = self._connections.get(address)
+        if found is not None and found.has_expired:
+            self.drop(found)
+            found = None
         if found is None:
-            found = self._connections[address] = Connection(address, timeout_s=self._timeout_s)
+            found = self._connections[address] = Connection(address, timeout_s=self._timeout_s, door=self._door)
         return found
+
+
+_OPEN: dict[tuple[str, Security], Cluster] = {}
+
+
+def open_cluster(servers: str, security: Security) -> Cluster:
+    """What is open in this process already is used again: Python workers serve one task after another."""
+    key = servers, security
+    if key not in _OPEN:
+        _OPEN[key] = Cluster(servers, security)
+    return _OPEN[key]
 
 
 def describe(code: int) -> str:

@@ -1,10 +1,12 @@
-"""One connection to a broker: requests and their answers over a blocking socket. Several may be under way; an answer that another caller
-waits for is kept for it."""
+"""One connection to a broker: requests and their answers over a blocking socket, with TLS and a login before them where the brokers want
+it. Several may be under way; an answer that another caller waits for is kept for it."""
 
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
+import time
 from collections import deque
 from typing import Any, NamedTuple
 
@@ -13,7 +15,9 @@ from ...protocol.apis import DECLARED, Api
 from ...protocol.errors import DecodeError
 from ...protocol.framing import skip_tags
 from ...protocol.messages.api_versions import ApiVersionsRequest
+from ...protocol.sasl.login import LoginError
 from ..errors import BrokerError
+from .security import PASSING, Door, refusal_of
 
 CLIENT_ID = b"barnabas-spark"
 FRAME_BYTES_MAX = 1 << 30
@@ -22,6 +26,8 @@ VERSIONS_VERSION = 3
 NEWEST = {"Produce": 11, "Fetch": 12, "Metadata": 12, "FindCoordinator": 3, "InitProducerId": 4, "AddPartitionsToTxn": 3, "EndTxn": 4}
 """The newest version of an API that is spoken unless a caller says otherwise: topics by name, one coordinator at a time, and the way into a
 transaction that brokers since 3.0 have."""
+SESSION_PART = 0.85
+"""Of a login's session, after which a new connection is made (Kafka's client logs in again after 0.85 to 0.95)."""
 
 
 class Address(NamedTuple):
@@ -33,9 +39,10 @@ class Address(NamedTuple):
 
 
 class Connection:
-    """Raises OSError where the connection fails or ends, or the answer does not come within `timeout_s`; then it is of no use any more."""
+    """Raises OSError where the connection fails or ends, or the answer does not come within `timeout_s`; then it is of no use any more.
+    SecurityError where another attempt would fail too."""
 
-    def __init__(self, address: Address, *, timeout_s: float) -> None:
+    def __init__(self, address: Address, *, timeout_s: float, door: Door) -> None:
         self.address = address
         self._socket = socket.create_connection(address, timeout=timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -45,15 +52,36 @@ class Connection:
         self._sent_count = 0
         self.features: dict[str, int] = {}
         """Finalized features and their levels."""
+        self._served: dict[int, tuple[int, int]] = {}
+        self._expires_s: float | None = None
         try:
-            served = self._exchange(
-                ApiVersionsRequest(client_software_name="barnabas-spark", client_software_version="1"), VERSIONS_VERSION
-            )
+            self._open(door)
+        except PASSING:
+            self.close()
+            raise
+        except (ssl.SSLError, LoginError) as error:
+            self.close()
+            raise refusal_of(error, address) from None
         except BaseException:
             self.close()
             raise
+
+    def _open(self, door: Door) -> None:
+        """A certificate of ours that is refused shows with the first answer only (TLS 1.3)."""
+        self._socket = door.wrap(self._socket, self.address.host)
+        served = self._exchange(ApiVersionsRequest(client_software_name="barnabas-spark", client_software_version="1"), VERSIONS_VERSION)
         self._served = {api.api_key: (api.min_version, api.max_version) for api in served.api_keys}
         self.features = {each.name: each.max_version_level for each in served.finalized_features}
+        begun_s = time.monotonic()
+        session_ms = door.log_in(self.request)
+        if session_ms:
+            self._expires_s = begun_s + session_ms / 1000 * SESSION_PART
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the session of its login is near its end, and no answer is awaited: then another connection has to be made (KIP-368)."""
+        is_near_its_end = self._expires_s is not None and time.monotonic() > self._expires_s
+        return is_near_its_end and len(self._under_way) == len(self._unwanted)
 
     def close(self) -> None:
         self._socket.close()

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...protocol.compression import Compression
-from ..client.cluster import Cluster, parse_servers
+from ..client.cluster import Cluster, open_cluster, parse_servers
+from ..client.security import SECURITY_OPTIONS, Security, read_security
 from ..errors import OptionError
 
 DEFAULT_LEDGER = "barnabas-sinks"
@@ -26,6 +27,7 @@ class SinkOptions(NamedTuple):
     """`sink` is the option `id`: what names the sink in its ledger and begins its transactional ids."""
 
     servers: str
+    security: Security
     sink: str
     topic: str | None
     ledger: str
@@ -34,25 +36,19 @@ class SinkOptions(NamedTuple):
     codec: Compression
 
     def open(self) -> Cluster:
-        """The cluster. What is open in this process already is used again: Python workers serve one task after another."""
-        found = _OPEN.get(self.servers)
-        if found is None:
-            found = _OPEN[self.servers] = Cluster(self.servers)
-        return found
-
-
-_OPEN: dict[str, Cluster] = {}
+        """The cluster, whose connections stay open."""
+        return open_cluster(self.servers, self.security)
 
 
 def read_options(texts: Mapping[str, str], *, sink: str | None = None) -> SinkOptions:
     """OptionError names the option that is missing, unknown or wrong. `sink` stands for the option `id`."""
-    known = {key.lower(): key for key in KNOWN}
+    known = {key.lower(): key for key in (*KNOWN, *SECURITY_OPTIONS)}
     options: dict[str, str] = {}
     for key, text in texts.items():
         if key.lower() in OF_SPARK:
             continue
         if key.lower() not in known:
-            raise OptionError(f"unknown option {key!r}: the sink has {', '.join(KNOWN)}")
+            raise OptionError(f"unknown option {key!r}: the sink has {', '.join(KNOWN)}, and those of TLS and SASL")
         options[known[key.lower()]] = text
     servers = options.get(SERVERS, "")
     parse_servers(servers)
@@ -69,6 +65,7 @@ def read_options(texts: Mapping[str, str], *, sink: str | None = None) -> SinkOp
         raise OptionError(f"{COMPRESSION} is {codec.lower()!r}: it is one of {', '.join(each.name.lower() for each in Compression)}")
     return SinkOptions(
         servers,
+        read_security(options),
         name,
         topic,
         options.get("ledger", DEFAULT_LEDGER),

@@ -10,8 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..client.cluster import Cluster, parse_servers
+from ..client.cluster import Cluster, open_cluster, parse_servers
 from ..client.fetching import EARLIEST, LATEST, Isolation
+from ..client.security import SECURITY_OPTIONS, Security, read_security
 from ..errors import OptionError
 
 SERVERS, ISOLATION = "kafka.bootstrap.servers", "kafka.isolation.level"
@@ -31,6 +32,7 @@ class SourceOptions(NamedTuple):
     one task a partition."""
 
     servers: str
+    security: Security
     topics: tuple[str, ...]
     pattern: str | None
     assigned: Mapping[str, tuple[int, ...]] | None
@@ -45,11 +47,8 @@ class SourceOptions(NamedTuple):
     rows_per_task: int | None
 
     def open(self) -> Cluster:
-        """The cluster. What is open in this process already is used again."""
-        found = _OPEN.get(self.servers)
-        if found is None:
-            found = _OPEN[self.servers] = Cluster(self.servers)
-        return found
+        """The cluster, whose connections stay open."""
+        return open_cluster(self.servers, self.security)
 
     def chosen(self, cluster: Cluster) -> dict[str, list[int]]:
         """The partitions to read, by topic. OptionError if a topic that is named does not exist."""
@@ -70,18 +69,15 @@ class SourceOptions(NamedTuple):
         return found
 
 
-_OPEN: dict[str, Cluster] = {}
-
-
 def read_options(texts: Mapping[str, str]) -> SourceOptions:
     """OptionError names the option that is missing, unknown or wrong."""
-    known = {key.lower(): key for key in KNOWN}
+    known = {key.lower(): key for key in (*KNOWN, *SECURITY_OPTIONS)}
     options: dict[str, str] = {}
     for key, text in texts.items():
         if key.lower() in OF_SPARK:
             continue
         if key.lower() not in known:
-            raise OptionError(f"unknown option {key!r}: the source has {', '.join(KNOWN)}")
+            raise OptionError(f"unknown option {key!r}: the source has {', '.join(KNOWN)}, and those of TLS and SASL")
         options[known[key.lower()]] = text
     servers = options.get(SERVERS, "")
     parse_servers(servers)
@@ -99,6 +95,7 @@ def read_options(texts: Mapping[str, str]) -> SourceOptions:
     starting = options.get("startingOffsets")
     return SourceOptions(
         servers=servers,
+        security=read_security(options),
         topics=tuple(filter(None, (name.strip() for name in options.get("subscribe", "").split(",")))),
         pattern=pattern,
         assigned=None if "assign" not in options else _assigned(options["assign"]),

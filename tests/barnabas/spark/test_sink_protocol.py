@@ -3,10 +3,8 @@ commits or aborts, each with what another process would have."""
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,19 +12,16 @@ import pytest
 import barnabas
 from barnabas.protocol.errors import ErrorCode
 from barnabas.spark.client.cluster import Cluster
-from barnabas.spark.client.fetching import EARLIEST, LATEST, Isolation, RangeReader, list_offsets
-from barnabas.spark.client.transaction import end_transaction, list_open
+from barnabas.spark.client.transaction import end_transaction
 from barnabas.spark.errors import BarnabasError, OptionError
-from barnabas.spark.records.decode import decode_columns
 from barnabas.spark.sink import protocol
 from barnabas.spark.sink.ledger import Ledger, LedgerError
-from barnabas.spark.sink.options import SinkOptions, read_options
-from barnabas.spark.sink.protocol import ChangedBatchError, Plan, Work, Written
+from barnabas.spark.sink.options import read_options
+from barnabas.spark.sink.protocol import ChangedBatchError, Work, Written
 from barnabas.spark.sink.rows import RowError
+from tests.barnabas.spark.played_spark import PARTITIONS, QUERY, Spark
 from tests.support.installed import wait_until
 
-QUERY = "5a1d7a2e-query"
-PARTITIONS = 3
 SHORT_MS = 1_000
 
 
@@ -37,53 +32,6 @@ def broker() -> Iterator[barnabas.Broker]:
         yield broker
 
 
-class Spark:
-    """What Spark does with one sink. Each step gets its input pickled, as another process would."""
-
-    def __init__(self, broker: barnabas.Broker, topic: str, **options: str) -> None:
-        texts = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic, "id": topic, **options}
-        self.options: SinkOptions = read_options(texts)
-        self.cluster = Cluster(self.options.servers)
-        self.topic = topic
-        self._attempts = 0
-
-    def plan(self) -> Plan:
-        return _pickled(protocol.recover(self.options))
-
-    def task(self, plan: Plan, batch: int, partition: int, values: list[str], *, query: str = QUERY) -> Written:
-        self._attempts += 1
-        work = Work(query, batch, partition, self._attempts)
-        rows = [pa.record_batch({"key": pa.array(values), "value": pa.array(values)})] if values else []
-        return _pickled(protocol.write(self.options, plan, work, rows))
-
-    def run(self, batch: int, rows: list[list[str]]) -> None:
-        plan = self.plan()
-        protocol.commit(self.options, batch, [self.task(plan, batch, number, values) for number, values in enumerate(rows)])
-
-    def committed(self) -> list[str]:
-        """All values that a reader of committed records sees, sorted."""
-        self.cluster.refresh((self.topic,))
-        found: list[str] = []
-        partitions = list(range(PARTITIONS))
-        starts = list_offsets(self.cluster, self.topic, partitions, EARLIEST)
-        ends = list_offsets(self.cluster, self.topic, partitions, LATEST, Isolation.READ_COMMITTED)
-        for number in partitions:
-            reader = RangeReader(
-                self.cluster, self.topic, number, start=starts[number], end=ends[number], isolation=Isolation.READ_COMMITTED
-            )
-            for payloads in reader:
-                values = decode_columns(payloads, start_offset=starts[number], end_offset=ends[number]).value
-                found += [value.decode() for value in values.to_pylist()]
-        return sorted(found)
-
-    def open_count(self) -> int:
-        return len(list_open(self.cluster, f"{self.options.sink}."))
-
-
-def _pickled(message: Any) -> Any:
-    return pickle.loads(pickle.dumps(message))
-
-
 @pytest.fixture
 def spark(broker: barnabas.Broker, request: pytest.FixtureRequest) -> Spark:
     return make_spark(broker, request)
@@ -92,7 +40,7 @@ def spark(broker: barnabas.Broker, request: pytest.FixtureRequest) -> Spark:
 def make_spark(broker: barnabas.Broker, request: pytest.FixtureRequest, **options: str) -> Spark:
     topic = request.node.name.partition("[")[0].replace("test_", "")[:60]
     broker.create_topic(topic, PARTITIONS, exist_ok=True)
-    return Spark(broker, topic, **options)
+    return Spark(broker.bootstrap_servers, topic, options)
 
 
 ROWS = [["a", "b"], [], ["c"]]
@@ -306,7 +254,7 @@ def test_a_bad_row_ends_its_task_and_leaves_nothing(
     broker: barnabas.Broker, columns: dict[str, list[object]], topic: str | None, why: str
 ) -> None:
     broker.create_topic("bad", PARTITIONS, exist_ok=True)
-    spark = Spark(broker, "bad")
+    spark = Spark(broker.bootstrap_servers, "bad", {})
     options = spark.options._replace(topic=topic)
     types = {"value": pa.string(), "topic": pa.string(), "partition": pa.int32()}
     good = pa.record_batch({"value": ["good"], "topic": ["bad"], "partition": pa.array([0], pa.int32())})
