@@ -5,9 +5,7 @@ The files of secured_folder.py, and DIR/server.properties with keys/ and data/; 
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import re
 import sys
 import time
 from collections.abc import Sequence
@@ -21,6 +19,7 @@ from broker.cli.private_files import make_private_directory, write_private
 from broker.cli.secured_folder import (
     ADMINISTRATOR,
     AUTHORITY_FILE,
+    is_host,
     make_authority,
     make_client_files,
     make_keys,
@@ -40,7 +39,6 @@ SERVER_PROPERTIES = "server.properties"
 NODES_MAX = 9
 REPLICAS_MAX = 3
 DEFAULT_PORT = 9092
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 
 class InitError(Exception):
@@ -87,7 +85,7 @@ def _places(directory: Path, hosts: Sequence[str], count: int, port: int) -> lis
     if not 1 <= count <= NODES_MAX:
         raise InitError(f"--nodes {count}: a cluster has 1 to {NODES_MAX} nodes")
     for host in hosts:
-        if not _is_address(host) and not _HOST.fullmatch(host):
+        if not is_host(host):
             raise InitError(f"--host {host} is neither a host's name nor an address")
     has_own_hosts = len(hosts) == count > 1
     step, last = (0, 1) if has_own_hosts else (1, 2 * count - 1)
@@ -174,14 +172,6 @@ def _tell(directory: Path, places: Sequence[Place]) -> None:
 
 def _servers(places: Sequence[Place]) -> str:
     return ",".join(place.address for place in places)
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _bracketed(host: str) -> str:

@@ -12,16 +12,18 @@ the quorum that they elect. The nodes are one user, barnabas-node, by both.
 
 from __future__ import annotations
 
+import ipaddress
+import re
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.cli.client_files import MECHANISM, escape, java_client, librdkafka, login, python_example
+from broker.cli.client_files import MECHANISM, SCRAM_MODULE, escape, java_client, librdkafka, login, python_example
 from broker.cli.private_files import make_private_directory, write_private
+from broker.security.sasl.login_properties import parse_entry
 from config.loading import read_properties
 from config.properties import ConfigError
-from protocol.sasl import jaas
 
 if TYPE_CHECKING:
     from broker.cli.authority import Authority
@@ -33,6 +35,7 @@ KEYS_DIRECTORY, SERVER_FILE, NODE_FILE = "keys", "server.pem", "node.pem"
 CLIENT_FILE, LIBRDKAFKA_FILE, EXAMPLE_FILE = "client.properties", "librdkafka.properties", "example.py"
 CLIENTS_LISTENER = "SASL_SSL"
 PASSWORD_BYTES = 24
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 JAAS = f"listener.name.{CLIENTS_LISTENER.lower()}.{MECHANISM.lower()}.sasl.jaas.config"
 
 
@@ -111,14 +114,22 @@ super.users=User:{ADMINISTRATOR};User:{NODES}
 """
 
 
+def is_host(text: str) -> bool:
+    """Whether it can be in a certificate: a host's name, or an address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return _HOST.fullmatch(text) is not None
+    return True
+
+
 def read_passwords(directory: Path, settings: Path) -> Passwords:
     """Those that the files of the administrator and of a node have. Raises ConfigError."""
     return Passwords(_password(directory / CLIENT_FILE, "sasl.jaas.config"), _password(settings, JAAS))
 
 
 def _password(path: Path, key: str) -> str:
-    text = read_properties(path).get(key, "")
-    password = jaas.parse(text, key).options.get("password")
+    password = parse_entry(read_properties(path).get(key, ""), key, SCRAM_MODULE).options.get("password")
     if password is None:
         raise ConfigError(key, None, "", message=f"{path}: {key} has no password")
     return password

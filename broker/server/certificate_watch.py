@@ -54,7 +54,10 @@ class CertificateWatch:
         if left_ms < 0:
             log.error("the certificate of a listener has ended, clients refuse it %s", Fields(listener=listener_name))
         elif left_ms < WARNED_DAYS * DAY_MS:
-            log.warning("the certificate of a listener ends soon %s", Fields(listener=listener_name, days=left_ms // DAY_MS))
+            log.warning(
+                "the certificate of a listener ends soon, `barnabas secure renew` makes another %s",
+                Fields(listener=listener_name, days=left_ms // DAY_MS),
+            )
 
     def _seconds_left(self) -> list[tuple[tuple[str, ...], float]]:
         now_ms = self._clock.now_ms()
