@@ -104,7 +104,7 @@ $(VENV)/.created:
 
 $(VENV)/.dependencies: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "Installing Barnabas's dependencies into $(VENV) …"
-	@$(PIP) hatchling $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"])')
+	@$(PIP) hatchling $$($(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*p["dependencies"], *p["optional-dependencies"]["cli"])')
 	@touch $@
 
 # The wheel, as users get it; pip compiles its .pyc files, without which a start takes 0.7 s.
@@ -115,5 +115,5 @@ $(VENV)/.installed: $(VENV)/.dependencies $(SOURCES)
 $(VENV)/.test-dependencies: $(VENV)/.dependencies
 	@echo "Installing the test dependencies (pyspark is large) …"
 	@$(PIP) $$($(BIN)/python -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
-	print(*(name for extra in ("pipeline", "test") for name in extras[extra] if not name.startswith("barnabas[")))')
+	print(*(name for extra in ("pipeline", "cli", "test") for name in extras[extra] if not name.startswith("barnabas[")))')
 	@touch $@

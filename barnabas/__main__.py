@@ -10,12 +10,19 @@ from __future__ import annotations
 import os
 import sys
 
+CLIENT_COMMANDS = frozenset({"alter", "config", "context", "contexts", "create", "delete", "describe", "get", "topic", "topics"})
+"""The first words of barnabas/cli/verbs.py, here too so that `serve` does not import them."""
+
 
 def main() -> int:
     """Run the `barnabas` command and return its exit code."""
     here = os.path.dirname(os.path.abspath(__file__))
     home = here if os.path.isdir(os.path.join(here, "broker")) else os.path.dirname(here)
     sys.path.insert(0, home)
+    if sys.argv[1:2] and sys.argv[1] in CLIENT_COMMANDS:
+        from .cli.main import main as client_command
+
+        return client_command(sys.argv[1:])
     from broker.cli.main import main as command
 
     return command(sys.argv[1:])

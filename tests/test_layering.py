@@ -48,7 +48,18 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "pipeline": ("pipeline", "config"),
     "barnabas": ("barnabas",),  # what users import runs in their process, without our folders; its own modules are imported relatively
     "barnabas.spark": ("barnabas.spark", "protocol"),  # `barnabas.protocol` there, which is the same folder
-    "barnabas.__main__": ("broker.cli.main",),  # the launcher runs in a process of its own
+    # A client of the wire: it uses of the broker's only its own commands' client and what reads key stores.
+    "barnabas.cli": (
+        "barnabas.cli",
+        "broker.cli.client_security",
+        "broker.cli.one_line_parser",
+        "broker.cli.wire_client",
+        "broker.security.tls",
+        "broker.server.listener_security",
+        "config",
+        "protocol",
+    ),
+    "barnabas.__main__": ("barnabas.cli.main", "broker.cli.main"),  # the launcher runs in a process of its own
     "broker.loop": ("broker.loop",),
     "broker.loop.cold_reads": ("broker.loop", "storage.page_cache"),
     "broker.observability": ("broker.observability", "broker.loop.clock", "protocol.errors"),

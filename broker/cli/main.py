@@ -21,6 +21,11 @@ usage: barnabas COMMAND …
   random-uuid   print a new cluster id
   pipeline      Spark jobs: archive topics to Parquet, replay an archive
 
+clients of any Kafka cluster (pip install 'barnabas[cli]'):
+
+  topic         list, describe, create, alter, add-partitions, delete, trim
+  context       name clusters, and choose one
+
   --version     print the version
   --help        print this; `barnabas COMMAND --help` says more
 """

@@ -44,6 +44,8 @@ def test_wheel_adds_its_name_that_of_the_data_source_and_one_command(environment
 def test_wheel_holds_every_module_of_the_checkout(wheel: Path) -> None:
     carried = set(zipfile.ZipFile(wheel).namelist())
 
+    for path in (CHECKOUT / "barnabas" / "cli").rglob("*.py"):
+        assert str(path.relative_to(CHECKOUT)) in carried
     for folder in ("broker", "config", "pipeline", "protocol", "storage"):
         for path in (CHECKOUT / folder).rglob("*.py"):
             assert f"barnabas/{path.relative_to(CHECKOUT)}" in carried

@@ -1,0 +1,1 @@
+"""`barnabas context`: a command a file."""

@@ -1,0 +1,27 @@
+"""What a client command ends with when it is not done: one line for a person, and the exit code that a script reads."""
+
+from __future__ import annotations
+
+DONE, FAILED, USAGE, NO_BROKER, UNHEALTHY, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+
+class CommandError(Exception):
+    """`str()` is the line to print: what is wrong and what to do."""
+
+    exit_code = FAILED
+
+
+class RefusedError(CommandError):
+    """The cluster, a setting or a person said no, or a part of the work failed."""
+
+
+class NotUnderstoodError(CommandError):
+    """An argument, a name in a file or a combination of options has no meaning."""
+
+    exit_code = USAGE
+
+
+class NoBrokerError(CommandError):
+    """No broker answers."""
+
+    exit_code = NO_BROKER

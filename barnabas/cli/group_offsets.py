@@ -1,0 +1,50 @@
+"""Committed offsets of groups, and how far they are behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+from barnabas.cli.cluster_facts import Partition
+from barnabas.cli.connection import Connection
+from barnabas.cli.errors import CommandError
+
+
+def group_ids(connection: Connection) -> list[str]:
+    """All consumer groups that the brokers know, sorted."""
+    listing = connection.result(connection.admin.list_consumer_groups(request_timeout=connection.timeout_s))
+    return sorted(group.group_id for group in listing.valid)
+
+
+def committed(
+    connection: Connection, groups: Iterable[str], partitions: Iterable[Partition] | None = None
+) -> dict[str, dict[Partition, int] | CommandError]:
+    """By group the committed offset of each partition that has one, or why it is not told. `partitions`: None for all."""
+    asked = None if partitions is None else [TopicPartition(*each) for each in partitions]
+    futures: dict[str, Any] = {}
+    for group in groups:
+        request = ConsumerGroupTopicPartitions(group, asked)
+        futures |= connection.admin.list_consumer_group_offsets([request], request_timeout=connection.timeout_s)
+    return {group: found if isinstance(found, CommandError) else _offsets(found) for group, found in connection.attempts(futures).items()}
+
+
+def _offsets(found: ConsumerGroupTopicPartitions) -> dict[Partition, int]:
+    return {(each.topic, each.partition): each.offset for each in found.topic_partitions or () if each.error is None and each.offset >= 0}
+
+
+def lag_of(end_offset: int | None, offset: int | None) -> int | None:
+    """Records that are not read yet; None if one of both is not known."""
+    return None if end_offset is None or offset is None else max(end_offset - offset, 0)
+
+
+def groups_of_topic(connection: Connection, topic: str, ends: Mapping[int, int | None]) -> list[dict[str, Any]]:
+    """The groups with committed offsets of the topic: how many of its partitions, and their lag."""
+    rows = []
+    for group, offsets in committed(connection, group_ids(connection), [(topic, index) for index in ends]).items():
+        if isinstance(offsets, CommandError) or not offsets:
+            continue
+        lags = [lag_of(ends[index], offset) for (_, index), offset in offsets.items()]
+        rows.append({"group": group, "partitions": len(offsets), "lag": None if None in lags else sum(lag or 0 for lag in lags)})
+    return rows

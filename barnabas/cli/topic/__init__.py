@@ -1,0 +1,1 @@
+"""`barnabas topic`: a command a file."""

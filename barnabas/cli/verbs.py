@@ -1,0 +1,70 @@
+"""The client commands by their words, and the other words that mean them: those of kafkactl, rpk and Kafka's tools.
+
+A verb's module has `add_arguments(parser)` and `run(options) -> exit code`; it is imported when it is called.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+Words = tuple[str, ...]
+
+
+class Verb(NamedTuple):
+    """`module` is inside barnabas.cli; `summary` is its line in the help."""
+
+    module: str
+    summary: str
+
+
+VERBS: dict[Words, Verb] = {
+    ("context", "list"): Verb("context.list_contexts", "the clusters that are known by name"),
+    ("context", "show"): Verb("context.show", "one of them, without its passwords"),
+    ("context", "use"): Verb("context.use", "choose the one that counts when no address is given"),
+    ("context", "add"): Verb("context.add", "remember a cluster by a name"),
+    ("context", "remove"): Verb("context.remove", "forget one"),
+    ("topic", "list"): Verb("topic.list_topics", "topics with partitions, records and size"),
+    ("topic", "describe"): Verb("topic.describe", "partitions, leaders, ISR, settings, and groups that read it"),
+    ("topic", "create"): Verb("topic.create", "make topics"),
+    ("topic", "alter"): Verb("topic.alter", "set or delete settings of topics"),
+    ("topic", "add-partitions"): Verb("topic.add_partitions", "give topics more partitions"),
+    ("topic", "delete"): Verb("topic.delete", "delete topics with their records"),
+    ("topic", "trim"): Verb("topic.trim", "delete records before an offset or a time"),
+}
+
+ALIASES: dict[Words, Words] = {
+    ("contexts",): ("context", "list"),
+    ("context", "create"): ("context", "add"),
+    ("context", "delete"): ("context", "remove"),
+    ("config", "use-context"): ("context", "use"),
+    ("config", "get-contexts"): ("context", "list"),
+    ("config", "current-context"): ("context", "show"),
+    ("get", "topics"): ("topic", "list"),
+    ("topics",): ("topic", "list"),
+    ("topic", "ls"): ("topic", "list"),
+    ("describe", "topic"): ("topic", "describe"),
+    ("create", "topic"): ("topic", "create"),
+    ("alter", "topic"): ("topic", "alter"),
+    ("topic", "alter-config"): ("topic", "alter"),
+    ("delete", "topic"): ("topic", "delete"),
+    ("topic", "rm"): ("topic", "delete"),
+    ("topic", "trim-prefix"): ("topic", "trim"),
+    ("topic", "delete-records"): ("topic", "trim"),
+    ("delete", "records"): ("topic", "trim"),
+}
+"""Other words that mean a command. Of two that fit, the longer one counts."""
+
+
+def find(arguments: list[str]) -> tuple[Words, list[str]] | None:
+    """The words of the command that the arguments begin with, and the other arguments; None if they begin with none."""
+    for count in (2, 1):
+        words = tuple(arguments[:count])
+        words = ALIASES.get(words, words)
+        if len(arguments) >= count and words in VERBS:
+            return words, arguments[count:]
+    return None
+
+
+def family(name: str) -> dict[Words, Verb]:
+    """The commands that begin with that word."""
+    return {words: verb for words, verb in VERBS.items() if words[0] == name}
