@@ -99,10 +99,10 @@ class Cluster:
         return self._topics.get(name)
 
     def refresh(self, names: Iterable[str] | None) -> None:
-        """Ask for the brokers and for these topics, None for all. BrokerError if no broker answers."""
+        """Ask for the brokers and for these topics, None for all. BrokerError if no broker answers until the deadline."""
         asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
-        response = self._ask_any(request)
+        response = self.ask_any(request, _no_error)
         self.cluster_id = response.cluster_id or ""
         if response.brokers:
             self._nodes = {each.node_id: Address(each.host, each.port) for each in response.brokers}
@@ -120,7 +120,7 @@ class Cluster:
 
     def topic_names(self) -> list[str]:
         """All topics that the client may see, but for internal ones."""
-        response = self._ask_any(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        response = self.ask_any(MetadataRequest(topics=None, allow_auto_topic_creation=False), _no_error)
         return sorted(each.name for each in response.topics if not each.is_internal)
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -159,6 +159,18 @@ class Cluster:
     def ask_any(self, message: Any, error_of: Callable[[Any], int]) -> Any:
         """The answer of whichever broker, asked again while its error is one of RETRIED."""
         return self._until(lambda: self._ask_any(message), error_of, lambda: None, type(message).__name__)
+
+    def ask_each(self, message: Any, error_of: Callable[[Any], int]) -> list[Any]:
+        """The answers of all brokers that are there. All are asked again while one does not answer, or has an error of RETRIED."""
+
+        def first_retried(answers: list[Any]) -> int:
+            return next((error_of(answer) for answer in answers if error_of(answer) in RETRIED), ErrorCode.NONE)
+
+        def ask() -> list[Any]:
+            return [self.ask_node(node_id, message) for node_id in self.node_ids()]
+
+        found: list[Any] = self._until(ask, first_retried, lambda: None, type(message).__name__)
+        return found
 
     def ask_controller(self, message: Any, error_of: Callable[[Any], int]) -> Any:
         """Brokers forward what is for the controller."""
@@ -236,6 +248,11 @@ def open_cluster(servers: str, security: Security) -> Cluster:
     if key not in _OPEN:
         _OPEN[key] = Cluster(servers, security)
     return _OPEN[key]
+
+
+def _no_error(_: object) -> int:
+    """Of an answer whose errors are those of its topics."""
+    return ErrorCode.NONE
 
 
 def describe(code: int) -> str:

@@ -74,13 +74,9 @@ def end_transaction(cluster: Cluster, opened: OpenTransaction, *, is_commit: boo
 def list_open(cluster: Cluster, prefix: str) -> list[OpenTransaction]:
     """The transactions that are open and whose ids begin so; their epochs are unknown: -1. Raises BrokerError."""
     found = []
-    for node_id in cluster.node_ids():
-        try:
-            answer = cluster.ask_node(node_id, ListTransactionsRequest(state_filters=list(OPEN_STATES)))
-        except OSError as error:
-            raise BrokerError(f"broker {node_id} does not list its transactions: {error}") from error
+    for answer in cluster.ask_each(ListTransactionsRequest(state_filters=list(OPEN_STATES)), lambda answer: int(answer.error_code)):
         if answer.error_code:
-            raise BrokerError(f"broker {node_id} does not list its transactions: {describe(answer.error_code)}")
+            raise BrokerError(f"the transactions cannot be listed: {describe(answer.error_code)}")
         found += [
             OpenTransaction(each.transactional_id, each.producer_id, -1)
             for each in answer.transaction_states
