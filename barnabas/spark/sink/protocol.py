@@ -12,6 +12,7 @@ the exception: its task writes again, and has to write the same rows.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -82,7 +83,7 @@ def recover(options: SinkOptions) -> Plan:
         assert decided is not None
         for part in decided.parts.values():
             end_transaction(cluster, part.transaction, is_commit=True)  # what has timed out is seen by the ledger
-    _abort_open(cluster, options, except_for=decided if is_incomplete else None)
+    _abort_open(cluster, options, range(state.generation), except_for=decided if is_incomplete else None)
     lost: frozenset[int] = frozenset()
     if is_incomplete:
         assert decided is not None
@@ -97,12 +98,13 @@ def _is_there(decided: Decision, part: DecidedPart, found: Part | None) -> bool:
     return found is not None and (found.batch, found.rows, found.checksum) == (decided.batch, part.rows, part.checksum)
 
 
-def _abort_open(cluster: Cluster, options: SinkOptions, *, except_for: Decision | None, generation: int | None = None) -> None:
-    """Abort the sink's open transactions, all or those of one generation, and fence their writers."""
+def _abort_open(cluster: Cluster, options: SinkOptions, generations: range, *, except_for: Decision | None) -> None:
+    """Abort the sink's open transactions of these generations, and fence their writers. Those of later ones are a newer driver's."""
     kept = set() if except_for is None else {part.transaction.transactional_id for part in except_for.parts.values()}
+    own = re.compile(rf"{re.escape(options.sink)}\.(\d+)\.\d+\.\d+")
     for each in list_open(cluster, f"{options.sink}."):
-        sink, of_generation, *_ = each.transactional_id.rsplit(".", 3)
-        if sink == options.sink and each.transactional_id not in kept and generation in (None, int(of_generation)):
+        found = own.fullmatch(each.transactional_id)  # an id that only begins so is another application's
+        if found and int(found[1]) in generations and each.transactional_id not in kept:
             init_producer(cluster, each.transactional_id, options.timeout_ms)
 
 
@@ -237,7 +239,7 @@ def commit(options: SinkOptions, batch: int | None, messages: Sequence[Written])
                 f"batch {batch} of the sink {options.sink} is decided, and the transaction of partition {number} cannot be committed: "
                 f"{describe(code)}; run the query again"
             )
-    _abort_open(cluster, options, except_for=decision, generation=generation)
+    _abort_open(cluster, options, range(generation + 1), except_for=decision)
     if batch is None:
         ledger.forget(decision)
     else:

@@ -6,14 +6,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import barnabas
+from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import ErrorCode
 from barnabas.spark.client.cluster import Cluster
-from barnabas.spark.client.transaction import end_transaction
+from barnabas.spark.client.transaction import TransactionWriter, end_transaction, init_producer, list_open
 from barnabas.spark.errors import BarnabasError, OptionError
+from barnabas.spark.records.encode import encode_batches
 from barnabas.spark.sink import protocol
 from barnabas.spark.sink.ledger import Ledger, LedgerError
 from barnabas.spark.sink.options import read_options
@@ -154,6 +157,39 @@ def test_a_task_of_a_driver_that_was_replaced_writes_nothing_that_is_seen(spark:
 
     assert spark.committed() == [*ALL, "d"]
     assert spark.open_count() == 0
+
+
+def test_a_driver_that_was_replaced_while_it_recovered_aborts_nothing_of_the_newer_one(spark: Spark) -> None:
+    """It was stopped when it had begun its generation, and goes on when the newer one has tasks."""
+    written: list[Written] = []
+
+    def list_open_later(cluster: Cluster, prefix: str) -> object:
+        if not written:
+            written.append(Written(-1, "", 0, None, 0, 0, 0.0))  # the newer driver recovers by this function, too
+            newer = spark.plan()
+            written[:] = [spark.task(newer, 0, number, values) for number, values in enumerate(ROWS)]
+        return list_open(cluster, prefix)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protocol, "list_open", list_open_later)
+        spark.plan()
+    protocol.commit(spark.options, 0, written)
+
+    assert spark.committed() == ALL
+    assert spark.open_count() == 0
+
+
+def test_the_transaction_of_another_application_is_left_alone(spark: Spark) -> None:
+    """Its id begins as those of the sink do, and has no generation."""
+    stranger = TransactionWriter(spark.cluster, init_producer(spark.cluster, f"{spark.topic}.stranger", 60_000))
+    rows = encode_batches(pa.array([b"k"]), pa.array([b"v"]), None, np.array([0], np.int64), batch_bytes=1000, codec=Compression.NONE)
+    stranger.write(spark.topic, 0, next(rows))
+    stranger.flush()
+
+    spark.run(0, ROWS)
+
+    assert end_transaction(spark.cluster, stranger.opened, is_commit=True) is ErrorCode.NONE
+    assert spark.committed() == [*ALL, "v"]
 
 
 def test_attempts_that_lost_are_aborted(spark: Spark) -> None:
