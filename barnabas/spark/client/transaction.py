@@ -101,8 +101,7 @@ class TransactionWriter:
     def write(self, topic: str, partition: int, batch: Batch) -> None:
         """Take a batch. It is on its way once enough has come together, at `flush` at the latest."""
         place = topic, partition
-        if place not in self._sequences:
-            self._add(topic, partition)
+        self.begin(topic, partition)
         sequence = self._sequences[place]
         self._sequences[place] = (sequence + batch.records_count) & 0x7FFFFFFF
         self._waiting.setdefault(place, deque()).append((batch, sequence))
@@ -110,6 +109,11 @@ class TransactionWriter:
         while self._waiting_bytes >= REQUEST_BYTES:
             self._receive_all()
             self._send_all()
+
+    def begin(self, topic: str, partition: int) -> None:
+        """Make the partition one of the transaction's, which is open when this returns."""
+        if (topic, partition) not in self._sequences:
+            self._add(topic, partition)
 
     def flush(self) -> None:
         """Returns when all that was taken is stored."""

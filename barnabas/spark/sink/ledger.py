@@ -155,12 +155,19 @@ class Ledger:
         """The parts whose transactions are committed, the newest of each partition. Waits until none of those that are open now is."""
         return self._state_of(self._records(Isolation.READ_COMMITTED)).parts
 
-    def _records(self, isolation: Isolation) -> Iterable[tuple[int, str, Any]]:
+    def is_over(self, generation: int) -> bool:
+        """Whether a later generation has begun, or this one has decided: what begins to write now is of no use."""
+        records = self._records(Isolation.READ_UNCOMMITTED, start=generation)
+        return any(name == f"decision/{generation}" or (name == "generation" and offset > generation) for offset, name, _ in records)
+
+    def _records(self, isolation: Isolation, start: int | None = None) -> Iterable[tuple[int, str, Any]]:
+        """From `start` on, None for the beginning."""
         cluster, partition = self._cluster, self.partition
         end = list_offsets(cluster, self.topic, [partition], LATEST)[partition]
         if isolation is Isolation.READ_COMMITTED:
             self._await_stable(end)
-        start = list_offsets(cluster, self.topic, [partition], EARLIEST)[partition]
+        if start is None:
+            start = list_offsets(cluster, self.topic, [partition], EARLIEST)[partition]
         prefix = f"{self._sink}/".encode()
         for payloads in RangeReader(cluster, self.topic, partition, start=start, end=end, isolation=isolation):
             columns = decode_columns(payloads, start_offset=start, end_offset=end)

@@ -56,7 +56,8 @@ class Plan(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What a task tells: `transaction` is None if it has written nothing. `begun_s` is the wall clock before the first write."""
+    """What a task tells: `transaction` is None if it has written nothing. `begun_s` is the wall clock before the first write. `lost`: what
+    has to be written again of a batch that was decided before."""
 
     generation: int
     query: str
@@ -65,6 +66,7 @@ class Written(NamedTuple):
     rows: int
     checksum: int
     begun_s: float
+    lost: frozenset[int] = frozenset()
 
 
 # -- before the batch ----------------------------------------------------------------------------------------------------
@@ -79,16 +81,18 @@ def recover(options: SinkOptions) -> Plan:
     state = ledger.begin_generation()
     decided = state.decision
     is_incomplete = decided is not None and not decided.is_done
+    unsure: set[int] = set()
     if is_incomplete:
         assert decided is not None
-        for part in decided.parts.values():
-            end_transaction(cluster, part.transaction, is_commit=True)  # what has timed out is seen by the ledger
+        ended = {number: end_transaction(cluster, part.transaction, is_commit=True) for number, part in decided.parts.items()}
+        unsure = {number for number, code in ended.items() if code is not ErrorCode.NONE}
     _abort_open(cluster, options, range(state.generation), except_for=decided if is_incomplete else None)
     lost: frozenset[int] = frozenset()
     if is_incomplete:
         assert decided is not None
-        found = ledger.read_parts()
-        lost = frozenset(number for number, part in decided.parts.items() if not _is_there(decided, part, found.get(number)))
+        if unsure:  # it has timed out, or was committed so long ago that its id has expired: the ledger knows
+            found = ledger.read_parts()
+            lost = frozenset(number for number in unsure if not _is_there(decided, decided.parts[number], found.get(number)))
         if not lost:
             ledger.adopt(decided, state.generation)
     return Plan(state.generation, state.query, decided, lost)
@@ -116,7 +120,7 @@ def write(options: SinkOptions, plan: Plan, work: Work, batches: Iterable[pa.Rec
     check_owner(options.sink, plan.query, work.query)
     expected = _expected(options, plan, work)
     if expected is SKIPPED:
-        return Written(plan.generation, work.query, work.partition, None, 0, 0, time.time())
+        return Written(plan.generation, work.query, work.partition, None, 0, 0, time.time(), plan.lost)
     task = _Task(options, plan, work)
     try:
         written = task.run(batches)
@@ -206,8 +210,15 @@ class _Task:
 
     def _open(self) -> TransactionWriter:
         if self._writer is None:
-            name = f"{self._options.sink}.{self._plan.generation}.{self._work.partition}.{self._work.attempt}"
-            self._writer = TransactionWriter(self._cluster, init_producer(self._cluster, name, self._options.timeout_ms))
+            options, generation = self._options, self._plan.generation
+            name = f"{options.sink}.{generation}.{self._work.partition}.{self._work.attempt}"
+            self._writer = TransactionWriter(self._cluster, init_producer(self._cluster, name, options.timeout_ms))
+            ledger = Ledger(self._cluster, options.ledger, options.sink)
+            self._writer.begin(ledger.topic, ledger.partition)
+            # Who begins a generation, or decides one, looks for open transactions afterwards. So either this one is open by then and is
+            # found, or it finds here that it is too late: a task that was held up leaves nothing open, which readers would wait for.
+            if ledger.is_over(generation):
+                raise LedgerError(f"a task of the sink {options.sink} is too late: its batch is decided, or a newer driver has begun")
         return self._writer
 
 
@@ -217,6 +228,7 @@ class _Task:
 def commit(options: SinkOptions, batch: int | None, messages: Sequence[Written]) -> None:
     """Decide the batch and end its transactions. If it raises after the decision, the next run of the batch completes it."""
     written = [message for message in messages if message.transaction is not None]
+    _check_complete(options, batch, messages)
     if not written:
         return
     cluster = options.open()
@@ -257,6 +269,17 @@ def abort(options: SinkOptions, batch: int | None, messages: Sequence[Written]) 
     for each in written:
         if each.transaction is not None and each.transaction not in decided:
             end_transaction(cluster, each.transaction, is_commit=False)
+
+
+def _check_complete(options: SinkOptions, batch: int | None, messages: Iterable[Written]) -> None:
+    """Spark may run a decided batch again with fewer tasks: it must not commit the batch without the rows of those that are missing."""
+    lost = frozenset[int]().union(*(each.lost for each in messages))
+    missing = lost - {each.partition for each in messages if each.transaction is not None}
+    if missing:
+        raise LedgerError(
+            f"batch {batch} of the sink {options.sink} was decided, and the transaction of its partition {min(missing)} timed out before "
+            "it was committed; the query has fewer partitions now: run it with as many as before"
+        )
 
 
 def _check_time(options: SinkOptions, written: Iterable[Written]) -> None:

@@ -30,7 +30,12 @@ SHORT_MS = 1_000
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[barnabas.Broker]:
-    config = {"num.partitions": PARTITIONS, "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}
+    config = {
+        "num.partitions": PARTITIONS,
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
+        "transactional.id.expiration.ms": 1000,
+        "transaction.remove.expired.transaction.cleanup.interval.ms": 100,
+    }
     with barnabas.Broker(config) as broker:
         yield broker
 
@@ -148,14 +153,26 @@ def test_the_decision_of_a_driver_that_was_replaced_is_refused(spark: Spark) -> 
     assert spark.committed() == ALL
 
 
-def test_a_task_of_a_driver_that_was_replaced_writes_nothing_that_is_seen(spark: Spark) -> None:
+def test_a_task_of_a_driver_that_was_replaced_leaves_nothing_open(spark: Spark) -> None:
+    """Readers of committed records would wait for it until it times out."""
     plan = spark.plan()
     spark.run(0, ROWS)
-    spark.task(plan, 0, 0, ["zombie"])  # with a transaction of its own, which the next plan aborts
-    assert spark.open_count() == 1
-    spark.run(1, [["d"]])
 
-    assert spark.committed() == [*ALL, "d"]
+    with pytest.raises(LedgerError, match="is too late"):
+        spark.task(plan, 0, 0, ["zombie"])
+
+    assert spark.committed() == ALL
+    assert spark.open_count() == 0
+
+
+def test_a_twin_that_begins_after_the_decision_leaves_nothing_open(spark: Spark) -> None:
+    plan = spark.plan()
+    protocol.commit(spark.options, 0, [spark.task(plan, 0, 0, ["a"])])
+
+    with pytest.raises(LedgerError, match="is too late"):
+        spark.task(plan, 0, 0, ["a"])
+
+    assert spark.committed() == ["a"]
     assert spark.open_count() == 0
 
 
@@ -218,6 +235,48 @@ def test_decided_transactions_that_timed_out_are_written_again(broker: barnabas.
     plan = spark.plan()
     assert plan.lost == frozenset()
     assert plan.decided is not None and plan.decided.is_done
+
+
+def test_a_decided_batch_is_not_committed_without_a_partition_that_has_to_be_written_again(
+    broker: barnabas.Broker, request: pytest.FixtureRequest
+) -> None:
+    """The query was started again with fewer partitions: Spark would take the batch for done, and its rows would be lost."""
+    spark = make_spark(broker, request, **{"kafka.transaction.timeout.ms": str(SHORT_MS)})
+    time_out(spark)
+    plan = spark.plan()
+    again = [spark.task(plan, 0, number, values) for number, values in enumerate(ROWS[:2])]
+
+    with pytest.raises(LedgerError, match=r"its partition 2 timed out.*fewer partitions now: run it with as many as before"):
+        protocol.commit(spark.options, 0, again)
+    protocol.abort(spark.options, 0, again)
+    spark.run(0, ROWS)
+
+    assert spark.committed() == ALL
+
+
+def test_recovery_does_not_wait_for_another_sink(broker: barnabas.Broker, request: pytest.FixtureRequest) -> None:
+    """Sinks share the partitions of the ledger, and a task may take minutes."""
+    broker.create_topic("shared-ledger", 1, config={"cleanup.policy": "compact"})
+    spark = make_spark(broker, request, ledger="shared-ledger")
+    other = make_spark(broker, request, ledger="shared-ledger", id="other")
+    other.task(other.plan(), 0, 0, ["of a batch that goes on"])
+    decide(spark, 1)
+
+    assert spark.plan().lost == frozenset()
+
+
+def test_a_decided_batch_is_known_to_be_committed_when_its_ids_have_expired(spark: Spark) -> None:
+    """transactional.id.expiration.ms after the commit the coordinator has forgotten it: the ledger's records of the parts tell."""
+    written = decide(spark, len(ROWS))
+    ended = [message.transaction for message in written if message.transaction is not None]
+    wait_until(
+        lambda: all(end_transaction(spark.cluster, each, is_commit=True) is ErrorCode.INVALID_PRODUCER_ID_MAPPING for each in ended),
+        30,
+        lambda: "the ids do not expire",
+    )
+
+    assert spark.plan().lost == frozenset()
+    assert spark.committed() == ALL
 
 
 @pytest.mark.parametrize("changed", [["a", "x"], ["a"], ["a", "b", "b"]])
