@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from .client.fetching import EARLIEST, LATEST
+from .client.fetching import EARLIEST
 from .sink import protocol
 from .sink.options import SinkOptions, read_options
 from .sink.protocol import Plan, Work, Written
@@ -31,6 +31,7 @@ from .sink.rows import check_schema
 from .source import offsets as positions
 from .source import options as source_options
 from .source.options import SourceOptions
+from .source.planner import StreamPlanner
 from .source.reading import Range, ranges_between, read_range, schema_text
 
 if TYPE_CHECKING:
@@ -111,22 +112,19 @@ class StreamReader(DataSourceStreamReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._planned: positions.Offsets | None = None
+        self._planner = StreamPlanner(options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
-        self._planned = positions.starting_offsets(self._options.open(), self._options, default=LATEST)
-        return positions.to_json(self._planned)
+        return positions.to_json(self._planner.initial_offsets())
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
-        end = positions.latest_offsets(self._options.open(), self._options)
-        if self._options.offsets_per_trigger is not None and self._planned is not None:
-            end = positions.limited(self._planned, end, self._options.offsets_per_trigger)
-        return positions.to_json(end)
+        return positions.to_json(self._planner.latest_offsets())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
-        begun, ended = positions.from_json(start), positions.from_json(end)
-        self._planned = ended
-        return [OffsetRange(part) for part in ranges_between(begun, ended, self._options, self._options.open())]
+        return [OffsetRange(part) for part in self._planner.ranges(positions.from_json(start), positions.from_json(end))]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._planner.commit(positions.from_json(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)

@@ -13,3 +13,7 @@ class OptionError(BarnabasError):
 
 class BrokerError(BarnabasError):
     """The brokers refuse something, or none answers in time."""
+
+
+class RefusedError(BrokerError):
+    """The brokers refuse it, and would again: a right is missing, for one."""

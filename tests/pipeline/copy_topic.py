@@ -1,4 +1,5 @@
-"""A driver of its own for tests: copies a topic to another by the source and the sink, until all that there is now is copied.
+"""A driver of its own for tests: copies a topic to another by the source and the sink, until all that there is now is copied and
+noted in a group, which is named as the target.
 
 python -m tests.pipeline.copy_topic SERVERS FROM TO CHECKPOINT OFFSETS_PER_TRIGGER
 """
@@ -15,8 +16,10 @@ from pyspark.sql import SparkSession
 import barnabas.spark
 from barnabas.spark.client.cluster import Cluster
 from barnabas.spark.client.fetching import LATEST, Isolation, list_offsets
+from barnabas.spark.client.groups import fetch_offsets
 
 DONE = "copied"
+NOTED_WITHIN_S = 60.0
 
 
 def main(servers: str, source: str, target: str, checkpoint: str, per_trigger: str) -> int:
@@ -25,7 +28,7 @@ def main(servers: str, source: str, target: str, checkpoint: str, per_trigger: s
     spark = builder.config("spark.driver.memory", "1g").config("spark.driver.host", "127.0.0.1").getOrCreate()
     brokers = ("kafka.bootstrap.servers", servers)
     reader = spark.readStream.format("barnabas").option(*brokers).option("subscribe", source).option("startingOffsets", "earliest")
-    rows = reader.option("maxOffsetsPerTrigger", per_trigger).option("includeHeaders", "true").load()
+    rows = reader.option("group", target).option("maxOffsetsPerTrigger", per_trigger).option("includeHeaders", "true").load()
     writer = rows.select("key", "value", "headers").writeStream.format("barnabas").option(*brokers).option("topic", target)
     query = writer.option("id", target).option("checkpointLocation", checkpoint).trigger(processingTime="0 seconds").start()
     cluster = Cluster(servers)
@@ -35,6 +38,11 @@ def main(servers: str, source: str, target: str, checkpoint: str, per_trigger: s
     while not _is_behind(query.lastProgress, source, ends):
         if not query.isActive:
             query.awaitTermination()  # raises why
+        time.sleep(0.1)
+    ends_by_place = {(source, number): end for number, end in ends.items()}
+    deadline_s = time.monotonic() + NOTED_WITHIN_S
+    while {place: told.offset for place, told in fetch_offsets(cluster, target, ends_by_place).items()} != ends_by_place:
+        assert time.monotonic() < deadline_s, "the group does not have the progress of a stream that has nothing to do"
         time.sleep(0.1)
     query.stop()
     print(DONE, flush=True)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ..errors import BrokerError, OptionError
+from ..errors import BrokerError, OptionError, RefusedError
 from .connection import Address, Connection
 from .security import Security
 
@@ -31,6 +31,10 @@ RETRIED = frozenset(
     }
 )  # fmt: skip
 """Errors after which the same request may succeed, at another broker perhaps."""
+
+
+Place = tuple[str, int]
+"""A topic and a partition."""
 
 
 class CoordinatorKind(IntEnum):
@@ -180,7 +184,7 @@ class Cluster:
         self, kind: CoordinatorKind, key: str, message: Any, error_of: Callable[[Any], int], *, version: Callable[[Connection], int | None]
     ) -> Any:
         """The answer of the coordinator of a group or a transactional id. `version` is the newest version on that connection, None for
-        the usual one. BrokerError at the deadline."""
+        the usual one. BrokerError at the deadline, RefusedError if there is no coordinator for the client."""
 
         def ask() -> Any:
             connection = self.connection(self._coordinator(kind, key))
@@ -197,7 +201,7 @@ class Cluster:
         if found is None:
             answer = self.ask_any(FindCoordinatorRequest(key=key, key_type=kind), lambda answer: answer.error_code)
             if answer.error_code:
-                raise BrokerError(f"the coordinator of {key}: {describe(answer.error_code)}")
+                raise RefusedError(f"the coordinator of {key}: {describe(answer.error_code)}")
             self._nodes[answer.node_id] = Address(answer.host, answer.port)
             found = self._coordinators[kind, key] = answer.node_id
         return found

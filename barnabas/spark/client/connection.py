@@ -23,9 +23,12 @@ CLIENT_ID = b"barnabas-spark"
 FRAME_BYTES_MAX = 1 << 30
 VERSIONS_VERSION = 3
 """Of ApiVersions: brokers since 2.4 have it."""
-NEWEST = {"Produce": 11, "Fetch": 12, "Metadata": 12, "FindCoordinator": 3, "InitProducerId": 4, "AddPartitionsToTxn": 3, "EndTxn": 4}
-"""The newest version of an API that is spoken unless a caller says otherwise: topics by name, one coordinator at a time, and the way into a
-transaction that brokers since 3.0 have."""
+NEWEST = {
+    "Produce": 11, "Fetch": 12, "Metadata": 12, "FindCoordinator": 3, "InitProducerId": 4, "AddPartitionsToTxn": 3, "EndTxn": 4,
+    "OffsetCommit": 8, "OffsetFetch": 7,
+}  # fmt: skip
+"""The newest version of an API that is spoken unless a caller says otherwise: topics by name, one coordinator or group at a time, and the
+way into a transaction that brokers since 3.0 have."""
 SESSION_PART = 0.85
 """Of a login's session, after which a new connection is made (Kafka's client logs in again after 0.85 to 0.95)."""
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ...protocol.sasl.clients import client_maker
 from ...protocol.sasl.exchange import SaslClient, SaslPropertyError
 from ...protocol.sasl.login import Ask, log_in
-from ..errors import BrokerError, OptionError
+from ..errors import OptionError, RefusedError
 
 PROTOCOL = "kafka.security.protocol"
 MECHANISM, JAAS = "kafka.sasl.mechanism", "kafka.sasl.jaas.config"
@@ -48,7 +48,7 @@ PASSING = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 """The other side went away during the handshake: another attempt may succeed."""
 
 
-class SecurityError(BrokerError):
+class SecurityError(RefusedError):
     """One side does not trust the other, or does not let it in: another attempt would fail too."""
 
 

@@ -20,7 +20,7 @@ from ...protocol.messages.list_transactions import ListTransactionsRequest
 from ...protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ..errors import BrokerError
 from ..records.encode import Batch
-from .cluster import BACKOFF_S, RETRIED, Cluster, CoordinatorKind, describe
+from .cluster import BACKOFF_S, RETRIED, Cluster, CoordinatorKind, Place, describe
 from .connection import Connection
 
 REQUEST_BYTES = 4 << 20
@@ -29,9 +29,6 @@ EPOCH_BUMP_LEVEL = 2
 """transaction.version from which EndTxn 5 bumps the epoch, so that a writer that still lives can write no more."""
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
-
-Place = tuple[str, int]
-"""A topic and a partition."""
 
 
 class OpenTransaction(NamedTuple):

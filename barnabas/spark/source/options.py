@@ -19,7 +19,7 @@ SERVERS, ISOLATION = "kafka.bootstrap.servers", "kafka.isolation.level"
 CHOICES = ("subscribe", "subscribePattern", "assign")
 KNOWN = (
     SERVERS, ISOLATION, *CHOICES, "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "includeHeaders",
-    "failOnDataLoss", "maxOffsetsPerTrigger", "rowsPerTask",
+    "failOnDataLoss", "maxOffsetsPerTrigger", "rowsPerTask", "group",
 )  # fmt: skip
 OF_SPARK = ("path",)
 
@@ -29,7 +29,7 @@ Bound = int | dict[str, dict[int, int]]
 
 class SourceOptions(NamedTuple):
     """`starting_ms` and `ending_ms` count before `starting` and `ending`. `rows_per_task`: a longer range becomes several tasks; None:
-    one task a partition."""
+    one task a partition. `group`: where the progress of a stream is noted."""
 
     servers: str
     security: Security
@@ -45,6 +45,7 @@ class SourceOptions(NamedTuple):
     fails_on_data_loss: bool
     offsets_per_trigger: int | None
     rows_per_task: int | None
+    group: str | None
 
     def open(self) -> Cluster:
         """The cluster, whose connections stay open."""
@@ -92,6 +93,9 @@ def read_options(texts: Mapping[str, str]) -> SourceOptions:
         re.compile(pattern or "")
     except re.error as error:
         raise OptionError(f"subscribePattern is {pattern!r}: {error}") from error
+    group = options.get("group")
+    if group is not None and not group.strip():
+        raise OptionError("group is empty: it is the name of the group in which the progress is noted")
     starting = options.get("startingOffsets")
     return SourceOptions(
         servers=servers,
@@ -108,6 +112,7 @@ def read_options(texts: Mapping[str, str]) -> SourceOptions:
         fails_on_data_loss=_truth(options, "failOnDataLoss", default=True),
         offsets_per_trigger=_number(options, "maxOffsetsPerTrigger", 1),
         rows_per_task=_number(options, "rowsPerTask", 1),
+        group=group,
     )
 
 

@@ -12,8 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.spark.client.cluster import Cluster
 from barnabas.spark.client.security import SecurityError, read_security
-from barnabas.spark.errors import BrokerError
+from barnabas.spark.errors import BrokerError, RefusedError
 from barnabas.spark.source import offsets, options
+from barnabas.spark.source.planner import StreamPlanner
 from barnabas.spark.source.reading import ranges_between, read_range
 from broker.cli.authority import Authority
 from tests.barnabas.spark.played_spark import PARTITIONS, Spark
@@ -84,6 +85,23 @@ def test_missing_rights_end_a_query_by_name(secured: SecuredCluster) -> None:
         spark.task(plan, 0, 0, ["a"])
     with pytest.raises(BrokerError, match="topic hidden: TOPIC_AUTHORIZATION_FAILED"):
         spark.cluster.topic("hidden")
+
+
+def test_a_missing_right_to_the_group_is_a_warning_or_the_end(copier: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
+    """With maxOffsetsPerTrigger the plan of a batch depends on the group."""
+    texts = {"kafka.bootstrap.servers": copier.bootstrap, "subscribe": "copies", "group": "others", **copier.security("kafka.")}
+    planner = StreamPlanner(options.read_options(texts))
+    planner.initial_offsets()
+
+    planner.latest_offsets()
+
+    assert caplog.messages == [
+        "the progress of a stream is not noted in the group others: the coordinator of others: GROUP_AUTHORIZATION_FAILED"
+    ]
+    planner = StreamPlanner(options.read_options(texts | {"maxOffsetsPerTrigger": "1"}))
+    planner.initial_offsets()
+    with pytest.raises(RefusedError, match="GROUP_AUTHORIZATION_FAILED"):
+        planner.latest_offsets()
 
 
 def test_a_client_certificate_is_a_login(secured: SecuredCluster) -> None:

@@ -1,0 +1,153 @@
+"""Plans the batches of a stream, and notes its progress in a group.
+
+Spark 4.0 asks for the latest offsets without telling where the stream stands, so that after a restart nobody knows it here before the
+first batch is planned. With maxOffsetsPerTrigger the group then says where: before a batch may begin, its end is noted there, beside what
+has been read. The stream stands at the newest noted end, or before it if Spark has not begun that batch; what is planned from it is never
+behind the stream.
+
+    offset      where the batches that are done end
+    metadata    `planned=<offset>`: where the batch ends that may have begun; written with maxOffsetsPerTrigger only
+
+The checkpoint stays the truth: nothing is read again or left out because of what the group has.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+
+from ..client.cluster import Cluster, Place
+from ..client.fetching import LATEST
+from ..client.groups import Committed, commit_offsets, fetch_offsets, open_group_cluster
+from ..errors import BrokerError, RefusedError
+from . import offsets as positions
+from .offsets import Offsets, TopicOffsets
+from .options import SourceOptions
+from .reading import Range, ranges_between
+
+log = logging.getLogger("barnabas.spark")
+
+PLANNED = re.compile(r"planned=([0-9]{1,19})")
+RENEWAL_S = 3600.0
+"""An unchanged offset is committed again after so long: brokers forget those of groups without members (offsets.retention.minutes)."""
+
+
+class StreamPlanner:
+    """One object, in one process of the driver, plans all batches of a query."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._planned: Offsets | None = None  # the end of the batch that was planned last; where the stream begins before the first one
+        self._group = None if options.group is None else _Group(options, options.group)
+
+    def initial_offsets(self) -> Offsets:
+        self._planned = positions.starting_offsets(self._options.open(), self._options, default=LATEST)
+        return self._planned
+
+    def latest_offsets(self) -> Offsets:
+        """Where the next batch ends. Spark asks when the one before has ended. RefusedError with maxOffsetsPerTrigger if the group can
+        never note it."""
+        end = positions.latest_offsets(self._options.open(), self._options)
+        limit, group = self._options.offsets_per_trigger, self._group
+        if limit is None:
+            if group is not None and self._planned is not None:
+                group.note_read(self._planned)
+            return end
+        begun = self._planned
+        if begun is None and group is not None:
+            begun = group.find_planned(end)
+        if begun is None:
+            return end
+        end = positions.limited(begun, end, limit)
+        if group is not None and not group.note_planned(self._planned, end):
+            return _held(begun, end)
+        return end
+
+    def ranges(self, start: Offsets, end: Offsets) -> list[Range]:
+        self._planned = end
+        return ranges_between(start, end, self._options, self._options.open())
+
+    def commit(self, end: Offsets) -> None:
+        """The batch that ends there is done: with availableNow Spark says so instead of asking for the latest offsets."""
+        if self._group is not None and self._options.offsets_per_trigger is None:
+            self._group.note_read(end)
+
+
+class _Group:
+    """Where a query notes its progress. What fails is one warning, until it succeeds again."""
+
+    def __init__(self, options: SourceOptions, name: str) -> None:
+        self._options = options
+        self._name = name
+        self._cluster: Cluster | None = None
+        self._noted: dict[Place, Committed] = {}
+        self._noted_s = 0.0
+        self._is_failing = False
+
+    def find_planned(self, end: Offsets) -> Offsets | None:
+        """Where the stream stands at most, by the group. A partition of which it has no such note stands at `end` at most. None if there
+        is none at all."""
+        try:
+            found = fetch_offsets(self._open(), self._name, _places(end))
+        except (BrokerError, OSError) as error:
+            self._warn(error)
+            return None
+        self._noted = found
+        planned = {place: int(note[1]) for place, told in found.items() if (note := PLANNED.fullmatch(told.metadata))}
+        if not planned:
+            return None
+        return {
+            topic: TopicOffsets(told.topic_id, {number: planned.get((topic, number), offset) for number, offset in told.offsets.items()})
+            for topic, told in end.items()
+        }
+
+    def note_read(self, read: Offsets) -> None:
+        """Raises nothing."""
+        try:
+            self._note({place: Committed(offset) for place, offset in _places(read).items()})
+        except (BrokerError, OSError) as error:
+            self._warn(error)
+
+    def note_planned(self, read: Offsets | None, planned: Offsets) -> bool:
+        """Whether it is noted. `read` is None after a restart: then what the group has stays. RefusedError if it never can be."""
+        before = {place: told.offset for place, told in self._noted.items()} if read is None else _places(read)
+        ends = _places(planned)
+        notes = {place: Committed(offset, f"planned={ends[place]}") for place, offset in before.items() if place in ends}
+        try:
+            self._note(notes)
+        except RefusedError:
+            raise
+        except (BrokerError, OSError) as error:
+            self._warn(error, "; no batch begins before, as maxOffsetsPerTrigger counts from it")
+            return False
+        return True
+
+    def _note(self, notes: dict[Place, Committed]) -> None:
+        if not notes or (notes == self._noted and time.monotonic() - self._noted_s < RENEWAL_S):
+            return
+        commit_offsets(self._open(), self._name, notes)
+        self._noted, self._noted_s, self._is_failing = notes, time.monotonic(), False
+
+    def _open(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = open_group_cluster(self._options.servers, self._options.security)
+        return self._cluster
+
+    def _warn(self, error: Exception, rest: str = "") -> None:
+        if not self._is_failing:
+            log.warning("the progress of a stream is not noted in the group %s: %s%s", self._name, error, rest)
+        self._is_failing = True
+
+
+def _places(offsets: Offsets) -> dict[Place, int]:
+    return {(topic, number): offset for topic, told in offsets.items() for number, offset in told.offsets.items()}
+
+
+def _held(begun: Offsets, end: Offsets) -> Offsets:
+    """No further than `begun`, where it has the partition."""
+    places = _places(begun)
+    return {
+        topic: TopicOffsets(told.topic_id, {number: places.get((topic, number), offset) for number, offset in told.offsets.items()})
+        for topic, told in end.items()
+    }
