@@ -22,8 +22,8 @@ _FAMILIES_WITHOUT_EFFECT = (
     ("rlmm.config.", "Tiered storage", "it is not supported"),
     ("rsm.config.", "Tiered storage", "it is not supported"),
     ("sasl.kerberos.", "Kerberos", "GSSAPI is not supported"),
-    ("sasl.login.", "How a node gets its own credentials", "they are those of its sasl.jaas.config"),
-    ("sasl.oauthbearer.", "OAUTHBEARER authentication of clients", "this node logs in to no other by OAUTHBEARER"),
+    ("sasl.login.", "How a node gets its own credentials", "no class is loaded for that"),
+    ("sasl.oauthbearer.", "OAUTHBEARER by assertions", "a node that logs in to others by OAUTHBEARER has a client's id and secret"),
     ("share.coordinator.", "Share groups", "they are not supported yet"),
 )
 
@@ -50,6 +50,7 @@ ssl.secure.random.implementation  Java's source of random numbers
 ssl.trustmanager.algorithm  Java's trust manager
 = it has to belong to a listener and a mechanism
 sasl.jaas.config  The login module of a client; a listener's has the prefix of listener and mechanism
+sasl.login.callback.handler.class  Where a client's token of OAUTHBEARER comes from; a listener's has the prefix of listener and mechanism
 = a login's credentials are those of its sasl.jaas.config
 sasl.client.callback.handler.class  A Java class that finds the credentials of a login to another node
 = handlers are those of listeners and mechanisms, with their prefix
@@ -262,8 +263,20 @@ request.timeout.ms  Longest wait for another broker's answer about a transaction
 retention.bytes  Bytes of a partition that are kept, -1 for no limit.
 retention.ms  How long a segment is kept, -1 for no limit.
 sasl.enabled.mechanisms  SASL mechanisms of a listener. The default, GSSAPI, stops the start, for it is not supported.
+sasl.login.connect.timeout.ms  Longest wait for the provider of tokens; unset, with the next, 10 seconds (Kafka: no limit).
+sasl.login.read.timeout.ms  Longest wait for a part of its answer; the longer of the two counts for both.
+sasl.login.refresh.buffer.seconds  How long before its end a node's token is replaced at the latest.
+sasl.login.refresh.min.period.seconds  How long a new token is kept at least.
+sasl.login.refresh.window.factor  The part of a token's time after which it is replaced.
+sasl.login.refresh.window.jitter  The random part that is added to that.
+sasl.login.retry.backoff.max.ms  Longest time over which a failed fetch of a token is tried again.
+sasl.login.retry.backoff.ms  Wait before the first new try.
 sasl.mechanism.controller.protocol  Mechanism by which this node logs in to controllers; GSSAPI, the default, stops the start.
 sasl.mechanism.inter.broker.protocol  Mechanism by which this broker logs in to others; GSSAPI, the default, stops the start.
+sasl.oauthbearer.assertion.claim.iss  Setting it refuses a node's login by OAUTHBEARER: assertions are not supported.
+sasl.oauthbearer.assertion.file  As sasl.oauthbearer.assertion.claim.iss.
+sasl.oauthbearer.client.credentials.client.id  The name by which this node gets its tokens; or clientId in sasl.jaas.config.
+sasl.oauthbearer.client.credentials.client.secret  The secret with it; or clientSecret in sasl.jaas.config.
 sasl.oauthbearer.clock.skew.seconds  Seconds by which the clocks of this broker and of the provider may differ.
 sasl.oauthbearer.expected.audience  Audiences of tokens, of which each has to have one; unset, tokens with an audience are refused.
 sasl.oauthbearer.expected.issuer  The issuer that tokens have to name; unset, any.
@@ -271,9 +284,12 @@ sasl.oauthbearer.jwks.endpoint.refresh.ms  Time between fetches of the provider'
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms  Longest time over which a failed fetch of the keys is tried again.
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms  Wait before the first new try.
 sasl.oauthbearer.jwks.endpoint.url  Where the provider's keys are, by https: or file:; OAUTHBEARER does not start without.
+sasl.oauthbearer.jwt.retriever.class  Kafka's DefaultJwtRetriever, ClientCredentialsJwtRetriever or FileJwtRetriever.
 sasl.oauthbearer.jwt.validator.class  Kafka's own validators; another class stops the start, for it cannot be loaded.
+sasl.oauthbearer.scope  The scope that this node asks for; or scope in sasl.jaas.config.
 sasl.oauthbearer.scope.claim.name  The claim of a token that has its scopes.
 sasl.oauthbearer.sub.claim.name  The claim of a token that names its principal.
+sasl.oauthbearer.token.endpoint.url  Where this node gets its tokens, by https:, or file: for one that somebody else replaces.
 sasl.server.max.receive.size  Bytes of a request before its client is logged in.
 security.inter.broker.protocol  The name of the listener that brokers use among themselves, where inter.broker.listener.name is not set.
 segment.bytes  Size at which a new segment is begun.

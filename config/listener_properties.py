@@ -16,8 +16,28 @@ OAUTHBEARER_PROPERTIES = (
 )
 """How tokens of OAUTHBEARER are checked."""
 
+TOKEN_PROPERTIES = (
+    "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms",
+    "sasl.login.refresh.buffer.seconds",
+    "sasl.login.refresh.min.period.seconds",
+    "sasl.login.refresh.window.factor",
+    "sasl.login.refresh.window.jitter",
+    "sasl.login.retry.backoff.max.ms",
+    "sasl.login.retry.backoff.ms",
+    "sasl.oauthbearer.assertion.claim.iss",
+    "sasl.oauthbearer.assertion.file",
+    "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.jwt.retriever.class",
+    "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.token.endpoint.url",
+)
+"""How a node gets its own tokens of OAUTHBEARER, to log in to others."""
+
 LISTENER_PROPERTIES = (
     *OAUTHBEARER_PROPERTIES,
+    *TOKEN_PROPERTIES,
     "connections.max.reauth.ms",
     "max.connection.creation.rate",
     "max.connections",
@@ -47,8 +67,10 @@ LISTENER_PROPERTIES = (
 
 MECHANISM_PROPERTIES = (
     *OAUTHBEARER_PROPERTIES,
+    *TOKEN_PROPERTIES,
     "connections.max.reauth.ms",
     "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
     "sasl.server.callback.handler.class",
 )
 """What a SASL mechanism of a listener may have of its own."""

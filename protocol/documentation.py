@@ -181,7 +181,8 @@ A connection that sends malformed bytes is closed, as by Kafka. Stricter than Ka
 ### Credentials
 - OAUTHBEARER starts only with Kafka's OAuthBearerValidatorCallbackHandler and keys by https: or file:. Kafka without it takes unsigned
   tokens, and takes http:. A token without a key id is taken if exactly one key fits it; Kafka tries the first. A refused token has no
-  second try in the same exchange. Tokens above 64 KB, with a claim twice, or with `crit` in the header are refused.
+  second try in the same exchange. Tokens above 64 KB, with a claim twice, or with `crit` in the header are refused. Nodes and commands that
+  log in by it need OAuthBearerLoginCallbackHandler and an address of tokens by https: or file:; Kafka takes http: too, and assertions.
 - Controllers do not serve DescribeUserScramCredentials and DescribeDelegationToken. Kafka's declare them, and answer with
   UNKNOWN_SERVER_ERROR.
 - CreateDelegationToken with an owner's name and no type is INVALID_PRINCIPAL_TYPE. Kafka answers UNKNOWN_SERVER_ERROR.

@@ -238,6 +238,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.security",
         "broker.server.formatting",
         "broker.server.listener_security",
+        "broker.server.oauthbearer_login",
         "broker.server.process",
         "broker.server.server",
         "broker.server.version",

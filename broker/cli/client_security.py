@@ -14,7 +14,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.security.sasl.login_properties import client_maker
 from broker.security.tls.context import client_context
@@ -26,9 +26,14 @@ from config.properties import ConfigError
 from protocol.sasl import login
 from protocol.sasl.exchange import SaslClient
 from protocol.sasl.login import Ask
+from protocol.sasl.oauthbearer_client import OAUTHBEARER
+
+if TYPE_CHECKING:
+    from broker.cli.command_tokens import CommandTokens
 
 PROTOCOLS = ("PLAINTEXT", *TLS_PROTOCOLS, "SASL_PLAINTEXT")
 MECHANISM, JAAS = "sasl.mechanism", "sasl.jaas.config"
+URL_ENCODE = "sasl.oauthbearer.header.urlencode"
 NO_PREFIX = "command"
 """A client's properties have no listener; one of this name is not in its file."""
 
@@ -85,7 +90,18 @@ def client_security(texts: Mapping[str, str]) -> ClientSecurity | None:
     if protocol not in SASL_PROTOCOLS:
         return ClientSecurity(context)
     mechanism = texts.get(MECHANISM, "GSSAPI")
+    if mechanism == OAUTHBEARER:
+        return ClientSecurity(context, mechanism, _tokens(texts).start_login)
     return ClientSecurity(context, mechanism, client_maker(mechanism, MECHANISM, texts.get(JAAS), JAAS, os.urandom))
+
+
+def _tokens(texts: Mapping[str, str]) -> CommandTokens:
+    from broker.cli.command_tokens import CommandTokens
+    from broker.server.oauthbearer_login import HANDLER_KEY, make_provider
+
+    encodes_header = texts.get(URL_ENCODE, "").lower() == "true"
+    handler, jaas = (HANDLER_KEY, texts.get(HANDLER_KEY)), (JAAS, texts.get(JAAS))
+    return CommandTokens(make_provider(ListenerSettings(texts, NO_PREFIX), handler, jaas, encodes_header=encodes_header))
 
 
 def security_of_listener(texts: Mapping[str, str], listener_name: str, protocol: str) -> ClientSecurity | None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from broker.security.tls.certificate import Certificate
     from broker.security.tls.settings import TlsSettings
     from broker.server.certificate_watch import CertificateWatch
-    from broker.server.oauthbearer_listener import OAuthBearerValidator
+    from broker.server.oauthbearer import OAuthBearer
     from protocol.sasl.exchange import SaslClient, SaslServer
 
 logger = logging.getLogger("barnabas.security")
@@ -83,7 +83,7 @@ class ListenerSecurity:
         self._renewals: list[Renewal] = []
         self._contents: dict[str, bytes] = {}  # digests of the stores' files, as they were read last
         self._refresh_timer: Timer | None = None
-        self._validators: dict[str, OAuthBearerValidator] = {}  # by listener: changes while it runs do not fetch the keys again
+        self._oauth: OAuthBearer | None = None
         self._is_running = False
 
     def secure(self, listener_name: str, protocol: str) -> tuple[TlsAuthenticator | SaslAuthenticator | None, Secure | None]:
@@ -134,8 +134,8 @@ class ListenerSecurity:
             self._refresh_timer = None
         if self._watch is not None:
             self._watch.close()
-        for validator in self._validators.values():
-            await validator.close()
+        if self._oauth is not None:
+            await self._oauth.close()
 
     def _watch_files(self) -> None:
         if self._refresh_timer is None:
@@ -208,6 +208,8 @@ class ListenerSecurity:
     def _client_maker(self, settings: ListenerSettings, name: str, mechanism_property: str) -> Callable[[], SaslClient]:
         from broker.security.sasl.login_properties import client_maker
 
+        if name == "OAUTHBEARER":
+            return self._oauthbearer().keeper(settings.listener_name).start_login
         key, text = settings.of_mechanism(name, "sasl.jaas.config")
         return client_maker(name, settings.key(mechanism_property), text, key, self._platform.entropy)
 
@@ -351,25 +353,17 @@ class ListenerSecurity:
             entropy = self._platform.entropy
             return lambda: ScramServer(mechanism, self._credentials(), entropy(NONCE_SIZE).hex(), self._cluster_secret())
         if name == "OAUTHBEARER":
-            return self._oauthbearer(settings.listener_name).start
+            return self._oauthbearer().validator(settings.listener_name, may_block=not self._is_running).start
         key = settings.key("sasl.enabled.mechanisms")
         why = GSSAPI_IS_MISSING if name == "GSSAPI" else "is no mechanism of Barnabas: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"
         raise ConfigError(key, name, why)
 
-    def _oauthbearer(self, listener_name: str) -> OAuthBearerValidator:
-        """Made once, of the properties that the node was started with: no request may say where keys come from."""
-        validator = self._validators.get(listener_name)
-        if validator is None:
-            from broker.server.oauthbearer_listener import make_validator
+    def _oauthbearer(self) -> OAuthBearer:
+        from broker.server.oauthbearer import OAuthBearer
 
-            loop = self._platform.loop
-            validator = self._validators[listener_name] = make_validator(
-                ListenerSettings(self._config.texts, listener_name),
-                self._platform.clock,
-                lambda call, *arguments: loop.run_in_executor(None, call, *arguments),
-                may_block=not self._is_running,
-            )
-        return validator
+        if self._oauth is None:
+            self._oauth = OAuthBearer(self._config.texts, self._platform)
+        return self._oauth
 
 
 def _of_listeners(overrides: Mapping[str, str]) -> dict[str, str]:

@@ -119,7 +119,18 @@ def _tls_of(settings: ListenerSettings) -> TlsSettings:
     options: Mapping[str, str] = {}
     if text is not None:
         options = parse_entry(text, key, OAUTH_BEARER_LOGIN_MODULE).options
+    return provider_tls(options)
+
+
+def provider_tls(options: Mapping[str, str]) -> TlsSettings:
+    """How a provider is reached, by the options of the JAAS line (JaasOptionsUtils.createSSLSocketFactory)."""
     return TlsSettings(
+        keystore_type=options.get("ssl.keystore.type", "JKS"),
+        keystore_location=options.get("ssl.keystore.location"),
+        keystore_password=options.get("ssl.keystore.password"),
+        keystore_key=options.get("ssl.keystore.key"),
+        keystore_certificate_chain=options.get("ssl.keystore.certificate.chain"),
+        key_password=options.get("ssl.key.password"),
         truststore_type=options.get("ssl.truststore.type", "JKS"),
         truststore_location=options.get("ssl.truststore.location"),
         truststore_password=options.get("ssl.truststore.password"),
