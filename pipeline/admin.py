@@ -76,6 +76,14 @@ class TopicAdmin:
         offsets = self._ask(lambda: self._admin.listOffsets(asked).all().get())
         return {int(partition.partition()): int(offsets.get(partition).offset()) for partition in partitions}
 
+    def commit_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Keep the offsets of a group that has no members. Raises AdminError."""
+        common, consumer = self._jvm.org.apache.kafka.common, self._jvm.org.apache.kafka.clients.consumer
+        asked = self._jvm.java.util.HashMap()
+        for (topic, partition), offset in offsets.items():
+            asked.put(common.TopicPartition(topic, partition), consumer.OffsetAndMetadata(offset))
+        self._ask(lambda: self._admin.alterConsumerGroupOffsets(group, asked).all().get())
+
     def matching(self, pattern: str, topics: Sequence[str]) -> Set[str]:
         """The topics whose whole names match, by the rules of Spark's source. Raises UsageError for a pattern that Java refuses."""
         try:

@@ -24,7 +24,7 @@ from pipeline.checkpoint import Checkpoint
 from pipeline.hadoop_files import HadoopFiles
 from pipeline.options import topic_names
 from pipeline.ownership import Ownership
-from pipeline.progress import ProgressPrinter
+from pipeline.progress import GroupProgress, ProgressPrinter
 from pipeline.publication import CHECKPOINT, Publisher
 from pipeline.subscription import Subscription
 from pipeline.transforms import LAYOUT_COLUMNS, archive_rows, in_archive_order
@@ -52,6 +52,8 @@ class ArchiveJob:
     files_per_batch_limit: int | None = None
     """Files that a batch may write per topic and day; None for one per core of the cluster."""
     allow_data_loss: bool = False
+    group: str | None = None
+    """In which the progress is noted, besides the checkpoint, for those who watch lag."""
     consumer_properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -111,7 +113,8 @@ def archive(
             watch = BrokerWatch(job.bootstrap_servers, job.consumer_properties, complain, learn=admin.brokers)
             try:
                 say(opening_line(job, next_batch=checkpoint.last_committed() + 1))
-                archiver.run(stop=stop, progress=ProgressPrinter(say), watch=watch, complain=complain)
+                on_batch = None if job.group is None else GroupProgress(job.group, admin.commit_offsets, complain).note
+                archiver.run(stop=stop, progress=ProgressPrinter(say, on_batch), watch=watch, complain=complain)
             finally:
                 watch.close()
 

@@ -125,6 +125,9 @@ def _add_archive(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--files-per-batch", type=_checked(options.count), metavar="N", help="at most, per topic and day (default: the cluster's cores)"
     )
+    command.add_argument(
+        "--group", type=_checked(options.group_name), metavar="NAME", help="a group that has the progress too, for kafka-consumer-groups"
+    )
     command.add_argument("--allow-data-loss", action="store_true", help="go on where records were deleted before they were archived")
     command.add_argument(
         "--consumer-property",

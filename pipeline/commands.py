@@ -36,6 +36,7 @@ def run_archive(arguments: argparse.Namespace) -> int:
         records_per_batch_limit=arguments.records_per_batch,
         files_per_batch_limit=arguments.files_per_batch,
         allow_data_loss=arguments.allow_data_loss,
+        group=arguments.group,
         consumer_properties=client_properties(arguments.command_config, arguments.consumer_property, FIXED_CONSUMER_PROPERTIES),
     )
     require_java(os.environ)

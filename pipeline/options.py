@@ -34,6 +34,12 @@ def topic_list(text: str) -> str:
     return text
 
 
+def group_name(text: str) -> str:
+    if not text.strip():
+        raise UsageError("the group has no name")
+    return text
+
+
 def server_list(text: str) -> str:
     """A list of addresses that `servers` can read."""
     servers(text)

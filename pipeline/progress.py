@@ -4,15 +4,44 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from pipeline.errors import PipelineError
+
+Offsets = Mapping[tuple[str, int], int]
+"""By topic and partition; each is that of the next record."""
+
+
+class GroupProgress:
+    """Notes where each batch ends in a group, for those who watch its lag. A failure is one line, until a commit succeeds again: the
+    archive's progress is in its checkpoint."""
+
+    def __init__(self, group: str, commit: Callable[[str, Offsets], None], complain: Callable[[str], None]) -> None:
+        self._group = group
+        self._commit = commit
+        self._complain = complain
+        self._is_failing = False
+
+    def note(self, report: Any) -> None:
+        ends: dict[tuple[str, int], int] = {}
+        for source in report["sources"]:
+            ends |= {(topic, int(number)): offset for (topic, number), offset in _offsets(source["endOffset"]).items()}
+        try:
+            self._commit(self._group, ends)
+            self._is_failing = False
+        except PipelineError as e:
+            if not self._is_failing:
+                self._complain(f"the group {self._group} does not have the progress: {e}")
+            self._is_failing = True
 
 
 class ProgressPrinter:
-    """Prints each batch once, even if its report comes several times, and a total at the end."""
+    """Prints each batch once, even if its report comes several times, and a total at the end. `on_batch` gets each report once too."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, say: Callable[[str], None], on_batch: Callable[[Any], None] | None = None) -> None:
         self._print_line = say
+        self._on_batch = on_batch
         self._last_batch_id = -1
         self._started = time.monotonic()
         self._batches = 0
@@ -33,6 +62,8 @@ class ProgressPrinter:
             self._records += report["numInputRows"]
             self._behind = offsets_behind(report)
             self._print_line(batch_line(report))
+            if self._on_batch is not None:
+                self._on_batch(report)
 
     def print_total(self, *, stopped: bool) -> None:
         seconds = time.monotonic() - self._started

@@ -1,4 +1,5 @@
-"""Spark and Kafka's protocol without a JAR: a source, and a sink that writes each row once. `format("barnabas")`; see docs/pipeline.md.
+"""Spark and Kafka's protocol without a JAR: a source, a sink that writes each row once, and the lag of queries. `format("barnabas")`; see
+docs/pipeline.md.
 
 This runs in processes that are not ours: Spark's driver and its Python workers, where a module of the user's may be called `protocol` or
 `config`. So it reaches our folders as parts of `barnabas` alone, by relative imports. In a checkout `barnabas/protocol` is a link to
@@ -9,6 +10,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+    from pyspark.sql.streaming.query import StreamingQuery
 
 INTERPRETER = "PYSPARK_PYTHON"
 
@@ -17,3 +26,18 @@ def prepare() -> None:
     """Call this before the first SparkSession. Spark looks for data sources, and runs their code, with the `python3` of the PATH unless
     PYSPARK_PYTHON says otherwise: this names the interpreter that runs now, where barnabas is installed."""
     os.environ.setdefault(INTERPRETER, sys.executable)
+
+
+def commit_progress(
+    of: StreamingQuery | SparkSession, group: str, kafka: Mapping[str, str], *, registry: CollectorRegistry | None = None
+) -> StreamingQueryListener:
+    """Note how far a query is in `group`, after each batch, for kafka-consumer-groups and others that watch lag. `of` is a query, or a
+    session for all of its queries from now on. Any source of Kafka's offsets will do: Spark's own `kafka`, and `barnabas`. `kafka` are its
+    options kafka.bootstrap.servers, kafka.security.protocol, kafka.ssl.… and kafka.sasl.…; others are left alone.
+
+    With `registry`, of prometheus-client, there are metrics of rows, offsets and lag. The group is written only: a query neither begins at
+    its offsets nor follows them, and what fails is a warning of the logger `barnabas.spark`. Returns the listener, which
+    `spark.streams.removeListener` removes. OptionError for an option that cannot be used."""
+    from .progress import listen
+
+    return listen(of, group, kafka, registry)

@@ -10,10 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+from prometheus_client import CollectorRegistry
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from tests.clients.topics import create_topic
+from barnabas.spark import commit_progress
+from tests.clients.topics import create_topic, eventually
 from tests.pipeline.spark_support import CHECKOUT, environment, kafka_options, kill_group, needs_java, produce, spark
 from tests.support.messages import Message
 from tests.support.process import LineReader, ServerProcess
@@ -127,6 +131,43 @@ def test_available_now_reads_what_is_there_in_bounded_batches(
     assert len([report for report in query.recentProgress if report["numInputRows"]]) == 3
 
 
+def test_progress_is_noted_in_a_group_and_measured_and_never_ends_the_query(
+    spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_topic(server, topic_name, partitions=2)
+    produce(server, topic_name, numbered(50, partitions=2))
+    registry = CollectorRegistry()
+    rows = stream(spark, plain(server), ("subscribe", topic_name), maxOffsetsPerTrigger="20")
+    writer = rows.writeStream.format("noop").queryName(topic_name).option("checkpointLocation", str(tmp_path))
+    listeners = [
+        commit_progress(spark, topic_name, kafka_options(plain(server)), registry=registry),
+        commit_progress(spark, "lost", {"kafka.bootstrap.servers": "localhost:1"}),
+    ]
+    try:
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(int(QUERY_TIMEOUT_S))
+        listeners.append(commit_progress(query, f"{topic_name}-late", kafka_options(plain(server))))
+        eventually(lambda: "localhost:1" in caplog.text and committed(server, topic_name) == [25, 25])
+    finally:
+        for listener in listeners:
+            spark.streams.removeListener(listener)
+    produce(server, topic_name, numbered(7))
+
+    assert committed(server, f"{topic_name}-late") == [25, 25]  # of a query that has ended
+    labels = {"query": topic_name, "topic": topic_name, "partition": "0"}
+    assert registry.get_sample_value("barnabas_spark_rows_total", {"query": topic_name}) == 50
+    assert registry.get_sample_value("barnabas_spark_offset", labels) == 25
+    assert registry.get_sample_value("barnabas_spark_lag", labels) == 7
+    assert registry.get_sample_value("barnabas_spark_lag", {**labels, "partition": "1"}) == 0
+
+
+def committed(server: ServerProcess, group: str) -> list[int]:
+    """What the group has, by partition, as Kafka's tools see it."""
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(QUERY_TIMEOUT_S)
+    return [each.offset for each in sorted(found.topic_partitions, key=lambda each: each.partition)]
+
+
 def test_processing_time_goes_on_over_a_kill_of_the_broker(
     spark: SparkSession, own_server: ServerProcess, topic_name: str, tmp_path: Path
 ) -> None:
@@ -182,7 +223,7 @@ def test_restart_from_the_checkpoint_after_a_kill_of_the_driver(
         start_new_session=True,
     )
     try:
-        LineReader(driver).wait_for(2, containing="batch", timeout_s=QUERY_TIMEOUT_S)
+        LineReader(driver).wait_for(2, containing="batch")
     finally:
         kill_group(driver)
     before = spark.read.parquet(str(tmp_path / "out")).count()

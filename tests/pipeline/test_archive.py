@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
@@ -97,6 +98,39 @@ def test_second_run_adds_only_what_came_since(spark: SparkSession, server: Serve
     assert said[1].startswith("batch 1: 300 records")
     assert positions(read_archive(tmp_path)) == expected(topic_name, 600)
     assert before < set(tmp_path.glob("topic=*/day=*/*.parquet"))
+
+
+def test_a_group_has_the_progress_and_one_with_members_is_a_complaint(
+    spark: SparkSession, server: ServerProcess, topic_name: str, tmp_path: Path
+) -> None:
+    create_topic(server, topic_name, partitions=3, config=KEEP_OLD_RECORDS)
+    produce(server, topic_name, numbered(300))
+    job = ArchiveJob(server.bootstrap, ("subscribe", topic_name), str(tmp_path), group=topic_name)
+    complaints: list[str] = []
+
+    archive(spark, job, stop=Stop(), say=print, complain=complaints.append)
+    assert committed(server, topic_name) == [100, 100, 100]
+    assert complaints == []
+    produce(server, topic_name, numbered(30, first=300))
+    member = Consumer({"bootstrap.servers": server.bootstrap, "group.id": topic_name, "enable.auto.commit": False})
+    try:
+        assigned: list[object] = []
+        member.subscribe([topic_name], on_assign=lambda _, partitions: assigned.extend(partitions))
+        eventually(lambda: member.poll(0.1) or assigned)
+        archive(spark, job, stop=Stop(), say=print, complain=complaints.append)
+    finally:
+        member.close()
+
+    assert committed(server, topic_name) == [100, 100, 100]
+    assert len(complaints) == 1 and complaints[0].startswith(f"the group {topic_name} does not have the progress: ")
+    assert positions(read_archive(tmp_path)) == expected(topic_name, 330)
+
+
+def committed(server: ServerProcess, group: str) -> list[int]:
+    """The group's offsets of the topic with its name, by partition, as Kafka's tools see them."""
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(TIMEOUT_S)
+    return [each.offset for each in sorted(found.topic_partitions, key=lambda each: each.partition)]
 
 
 def fill(server: ServerProcess, topic: str, count: int) -> None:

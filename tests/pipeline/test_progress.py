@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.progress import ProgressPrinter, batch_line
+from pipeline.errors import PipelineError
+from pipeline.progress import GroupProgress, ProgressPrinter, batch_line
 
 
 def report(batch_id: int, records: int, *, end: int = 10, latest: int = 10) -> dict[str, Any]:
@@ -37,3 +38,21 @@ def test_each_batch_is_printed_once_and_waits_say_nothing() -> None:
 
     assert [line.split(":")[0] for line in lines] == ["batch 0", "batch 1", "done"]
     assert lines[-1].startswith("done: 12 records in 2 batches")
+
+
+def test_each_batch_s_end_is_noted_once_and_a_failure_is_one_line() -> None:
+    noted: list[object] = []
+    complaints: list[str] = []
+    answers = [PipelineError("away"), PipelineError("away"), None, PipelineError("away again")]
+
+    def commit(group: str, offsets: object) -> None:
+        noted.append(offsets)
+        if (error := answers.pop(0)) is not None:
+            raise error
+
+    printer = ProgressPrinter(lambda _: None, GroupProgress("archivists", commit, complaints.append).note)
+    printer.print_new([report(batch, 5, end=batch) for batch in (0, 1)])
+    printer.print_new([report(batch, 5, end=batch) for batch in (0, 1, 2, 3)])
+
+    assert noted == [{("t", 0): batch} for batch in range(4)]
+    assert complaints == [f"the group archivists does not have the progress: {why}" for why in ("away", "away again")]

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from prometheus_client import CollectorRegistry
 
 import barnabas
 from barnabas.spark.client.cluster import Cluster
 from barnabas.spark.errors import OptionError
+from barnabas.spark.progress import Progress, offsets_of
 from barnabas.spark.source.offsets import Offsets
 from barnabas.spark.source.options import SourceOptions, read_options
 from barnabas.spark.source.planner import StreamPlanner
@@ -142,3 +144,30 @@ def test_without_a_limit_a_group_that_is_away_is_only_a_warning(broker: barnabas
 def test_an_empty_group_is_refused(broker: barnabas.Broker) -> None:
     with pytest.raises(OptionError, match="group is empty"):
         options_of(broker, " ")
+
+
+@pytest.mark.parametrize(
+    ("told", "offsets"),
+    [
+        ('{"orders":{"0":12,"1":3}}', {("orders", 0): 12, ("orders", 1): 3}),
+        ('{"offsets":{"0":1}}', {("offsets", 0): 1}),
+        ('{"orders": {"id": "07", "offsets": {"0": 12}}}', {("orders", 0): 12}),
+        *((other, {}) for other in ("7", "null", "<none>", "", None, "-", '{"logOffset":3}', '{"a": {"b": "c"}}')),
+    ],
+)  # fmt: skip
+def test_offsets_of_spark_s_source_and_of_ours_are_understood(told: str | None, offsets: dict[tuple[str, int], int]) -> None:
+    assert offsets_of(told) == offsets
+
+
+def test_a_batch_that_is_told_twice_or_late_counts_once(broker: barnabas.Broker, admin: AdminClient) -> None:
+    progress = Progress("told", {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.max.poll.records": "5"})
+    for batch, end in ((0, 10), (1, 20), (1, 20), (0, 10)):
+        progress.observe("id", "loud", batch=batch, rows=10, ends={("orders", 0): end, ("orders", 1): 0})
+
+    registry = CollectorRegistry()
+    registry.register(progress)
+
+    assert committed(admin, "told") == [20, 0]
+    assert registry.get_sample_value("barnabas_spark_rows_total", {"query": "loud"}) == 20
+    assert registry.get_sample_value("barnabas_spark_lag", {"query": "loud", "topic": "orders", "partition": "0"}) == RECORDS - 20
+    progress.close()
