@@ -4,7 +4,9 @@
     any state -> FAILED
 
 An unknown user, an unknown token and a wrong password are told at the same step, the proof. The client's final nonce must be the whole
-nonce of the server's first message (CVE-2024-56128), and its channel binding the header of its first message.
+nonce of the server's first message (CVE-2024-56128), and its channel binding the header of its first message. The proof is checked with
+the credential that there is when it comes: a user whose credential was removed or changed since the first message is not let in. Kafka
+looks the credential up at the first message only.
 
 Source: ScramSaslServer, ScramServerCallbackHandler.
 """
@@ -86,8 +88,9 @@ class ScramServer:
         return self._server_first.encode()
 
     def _receive_final(self, message: bytes) -> bytes:
-        first, found = self._first, self._found
-        assert first is not None and found is not None
+        first = self._first
+        assert first is not None
+        found = self._found = self._find(first)  # again: what was withdrawn since the first message lets nobody in
         final = scram_messages.parse_client_final(message)
         if final.nonce != first.nonce + self._server_nonce:
             raise SaslError("Invalid client nonce in the final client message.")

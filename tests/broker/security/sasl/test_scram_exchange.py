@@ -100,6 +100,21 @@ def test_wrong_password_is_refused_with_the_proof(store: Store) -> None:
     assert server.identity is None
 
 
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_password_that_is_withdrawn_during_the_exchange_lets_nobody_in(store: Store, is_changed: bool) -> None:
+    """Apache Kafka looks the credential up at the first message, and lets in who sends the proof much later."""
+    server, client = make_server(store), ScramClient(SHA_256, "userA", "passwordA", "client-nonce")
+    proof = client.evaluate(server.evaluate(client.evaluate(b"") or b""))
+    del store.users[SHA_256, "userA"]
+    if is_changed:
+        store.add_user(SHA_256, "userA", "another password")
+
+    with pytest.raises(SaslError, match="Invalid"):
+        server.evaluate(proof or b"")
+
+    assert server.identity is None
+
+
 @pytest.mark.parametrize("password", ["passwordA", ""])
 def test_unknown_user_is_refused_at_the_step_of_a_wrong_password(store: Store, password: str) -> None:
     """Apache Kafka refuses him one step earlier, which tells who exists."""
