@@ -1,5 +1,6 @@
 """`python -m tests.simulation --seeds N [--first S]`, or `--seed S [--trace]` to see one. `--stock`: with stock clients.
-`--transactions`: with transactional clients. `--nodes 3` or `5`: a cluster."""
+`--transactions`: with transactional clients. `--security`: with logins, rights and secrets that are withdrawn.
+`--nodes 3` or `5`: a cluster."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from functools import partial
 
 from tests.simulation.campaign import describe, run_campaign
 from tests.simulation.cluster_world import ClusterWorld, FiveNodesWorld
+from tests.simulation.secured.world import SecuredWorld
 from tests.simulation.stock_world import StockWorld
 from tests.simulation.transaction_cluster import TransactionClusterWorld
 from tests.simulation.transaction_world import TransactionWorld
@@ -25,12 +27,15 @@ def main() -> int:
     parser.add_argument("--hash", action="store_true", help="with --seed: print the hash of its trace and nothing else")
     parser.add_argument("--stock", action="store_true", help="aiokafka's clients instead of thin ones")
     parser.add_argument("--transactions", action="store_true", help="transactional clients and their zombies")
+    parser.add_argument("--security", action="store_true", help="logins, and an administrator who withdraws rights and secrets")
     parser.add_argument("--nodes", type=int, choices=(1, 3, 5), default=1, help="how many brokers form the cluster")
     options = parser.parse_args()
     transactional = TransactionWorld if options.nodes == 1 else TransactionClusterWorld
     kind = (
         transactional
         if options.transactions
+        else SecuredWorld
+        if options.security
         else StockWorld
         if options.stock
         else {1: World, 3: ClusterWorld, 5: FiveNodesWorld}[options.nodes]

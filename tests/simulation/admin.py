@@ -10,7 +10,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.metadata import MetadataRequest
-from tests.simulation.clients import RETRIED, Client
+from tests.simulation.clients import Client
 from tests.simulation.connection import LostError
 
 CREATE_VERSION, DELETE_VERSION, METADATA_VERSION = 5, 5, 9
@@ -57,7 +57,7 @@ class Admin(Client):
 
     def _is_retried(self, error: int) -> bool:
         """In a cluster brokers may be fenced, or not be registered yet."""
-        return error in RETRIED or (self.is_of_cluster and error == ErrorCode.INVALID_REPLICATION_FACTOR)
+        return error in self.retried or (self.is_of_cluster and error == ErrorCode.INVALID_REPLICATION_FACTOR)
 
     async def check_topics(self) -> None:
         """Compare what the broker shows with what it acknowledged; raises LostError."""
@@ -85,7 +85,7 @@ class Admin(Client):
             self.note(f"deleted {name}: {error}")
             if error == 0:
                 self.topics[name] = Topic.GONE
-            elif error not in RETRIED:
+            elif error not in self.retried:
                 self.unexpected(f"DeleteTopics {name}", error)
         elif not self.is_of_cluster:  # there, any broker may be behind
             await self.check_topics()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,10 +49,14 @@ RETRIED = frozenset(
 
 
 Address = tuple[str, int]
+Opener = Callable[[SimulatedNetwork, str, str, int], Awaitable[ClientConnection]]
+"""Connects a host to a node's host and port; raises LostError."""
 
 
 class Client:
-    """One client on a host of its own, with one connection to each node that it needs. `addresses` are those of all nodes."""
+    """One client on a host of its own, with one connection to each node that it needs. `addresses` are those of all nodes.
+
+    `open_connection` and `retried`, the errors that it tries again, are set by worlds whose brokers ask who it is, and what it may do."""
 
     def __init__(self, name: str, network: SimulatedNetwork, addresses: list[Address], history: History, draw: random.Random) -> None:
         self.name = name
@@ -63,6 +67,8 @@ class Client:
         self.draw = draw
         self.is_stopping = False
         self.operations_count = 0
+        self.open_connection: Opener = ClientConnection.open
+        self.retried = RETRIED
         self._addresses = addresses
         self._home = addresses[0]  # the node that is asked what any node can answer
         self._connections: dict[Address, ClientConnection] = {}
@@ -85,12 +91,13 @@ class Client:
             if to is None and self.is_of_cluster:
                 self._home = self.draw.choice(self._addresses)
             address = to or self._home
-            opened = ClientConnection.open(self.network, self.host, *address)
+            opened = self.open_connection(self.network, self.host, *address)
             try:
                 connection = await (asyncio.wait_for(opened, CONNECT_TIMEOUT_S) if self.is_of_cluster else opened)
             except TimeoutError as error:
                 raise LostError("connecting took too long") from error
             self._connections[address] = connection
+        await connection.refresh()
         return connection
 
     async def ask(self, message: Any, version: int, to: Address | None = None) -> Any:
@@ -213,7 +220,7 @@ class Producer(Client):
                 for lane in self._lanes:
                     lane.sequence = 0
             else:
-                if response.error_code not in RETRIED:
+                if response.error_code not in self.retried:
                     self.unexpected("InitProducerId", response.error_code)
                 await self.back_off()
 
@@ -265,7 +272,7 @@ class Producer(Client):
             self._record(lane, batch, "ok", answer.base_offset if error == ErrorCode.NONE else None)
             return True
         self.note(f"{lane.key[0]}-{lane.key[1]} sequence {batch.sequence}: {name_of(error)}")
-        if error not in RETRIED:
+        if error not in self.retried:
             # A power cut may take a batch that was not acknowledged and leave one behind it in the next segment (storage/recovery.py).
             # And a leader of the past, which has not heard of the new one yet, lacks what that one has acknowledged, as with Kafka.
             since_s = batch.invoked_s if self.history.is_durable(lane.key) else 0.0

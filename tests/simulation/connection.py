@@ -60,6 +60,9 @@ class ClientConnection(asyncio.Protocol):
         self._transport.write(_HEADER.pack(size, api.key, version, correlation_id, len(CLIENT_ID)) + CLIENT_ID + tags + body)
         return answer
 
+    async def refresh(self) -> None:
+        """Called before each use. Here there is nothing that ends by itself."""
+
     def close(self) -> None:
         if not self.is_closed:
             self._end("closed")

@@ -18,7 +18,7 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from tests.simulation.clients import RETRIED, Address
+from tests.simulation.clients import Address
 from tests.simulation.connection import LostError
 from tests.simulation.consumers import Fetcher
 from tests.simulation.history import Commit, History, Key
@@ -274,7 +274,7 @@ class ConsumerGroupMember(Fetcher):
             self._told = None
 
     def _note_error(self, what: str, error: int) -> None:
-        if error not in RETRIED:
+        if error not in self.retried:
             self.unexpected(what, error)
 
     # -- offsets ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from protocol.errors import DecodeError, ErrorCode
 from protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic, PartitionData
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.records import BatchHeader, crc_is_valid, iterate_headers, iterate_records
-from tests.simulation.clients import RETRIED, Address, Client, name_of
+from tests.simulation.clients import Address, Client, name_of
 from tests.simulation.connection import LostError
 from tests.simulation.history import Key
 from tests.support.history_checker import Position
@@ -195,7 +195,7 @@ class Fetcher(Client):
         elif error == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.out_of_range(key, partition.log_start_offset)
         elif error:
-            if error not in RETRIED:
+            if error not in self.retried:
                 self.unexpected(f"Fetch {key}", error)
             session.told.pop(key, None)
             self._leaders.pop(key, None)

@@ -14,7 +14,7 @@ from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.sync_group import SyncGroupRequest
-from tests.simulation.clients import RETRIED, Address
+from tests.simulation.clients import Address
 from tests.simulation.connection import LostError
 from tests.simulation.consumer_protocol import RANGE, assign, assigned_keys, encode_subscription
 from tests.simulation.consumers import Fetcher
@@ -167,6 +167,6 @@ class GroupMember(Fetcher):
             return
         if error == ErrorCode.UNKNOWN_MEMBER_ID:
             self._member_id = ""
-        elif error not in REJOINED and error not in RETRIED:
+        elif error not in REJOINED and error not in self.retried:
             self.unexpected(what, error)
         raise RejoinError
