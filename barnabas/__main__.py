@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import sys
 
-CLIENT_COMMANDS = frozenset({"alter", "config", "context", "contexts", "create", "delete", "describe", "get", "topic", "topics"})
+CLIENT_COMMANDS = frozenset(
+    "alter config consume context contexts create delete describe get produce topic topics".split()  # noqa: SIM905
+)
 """The first words of barnabas/cli/verbs.py, here too so that `serve` does not import them."""
 
 

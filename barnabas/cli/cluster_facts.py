@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 
 from barnabas.cli.connection import Connection
@@ -41,9 +41,21 @@ def partitions_of(topics: Mapping[str, Any]) -> list[Partition]:
     return [(name, index) for name, topic in topics.items() for index in sorted(topic.partitions)]
 
 
-def offsets(connection: Connection, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, int | None]:
-    """The offset of each partition by `spec`; None if it has no leader, or no record at or after that time."""
-    return {each: None if found is None or found[0] < 0 else found[0] for each, found in _listed(connection, partitions, spec).items()}
+def offsets(
+    connection: Connection,
+    partitions: Iterable[Partition],
+    spec: OffsetSpec,
+    *,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> dict[Partition, int | None]:
+    """The offset of each partition by `spec`; None if it has no leader, or no record at or after that time. With READ_COMMITTED the end is
+    the last stable offset."""
+    asked = {TopicPartition(*each): spec for each in partitions}
+    if not asked:
+        return {}
+    futures = connection.admin.list_offsets(asked, isolation_level=isolation, request_timeout=connection.timeout_s)
+    answers = connection.attempts({(each.topic, each.partition): future for each, future in futures.items()})
+    return {each: None if isinstance(found, CommandError) or found.offset < 0 else found.offset for each, found in answers.items()}
 
 
 def starts_and_ends(connection: Connection, partitions: Iterable[Partition]) -> dict[Partition, tuple[int | None, int | None]]:
@@ -51,15 +63,6 @@ def starts_and_ends(connection: Connection, partitions: Iterable[Partition]) -> 
     asked = list(partitions)
     starts, ends = offsets(connection, asked, OffsetSpec.earliest()), offsets(connection, asked, OffsetSpec.latest())
     return {each: (starts[each], ends[each]) for each in asked}
-
-
-def _listed(connection: Connection, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, tuple[int, int] | None]:
-    asked = {TopicPartition(*each): spec for each in partitions}
-    if not asked:
-        return {}
-    futures = connection.admin.list_offsets(asked, request_timeout=connection.timeout_s)
-    answers = connection.attempts({(each.topic, each.partition): future for each, future in futures.items()})
-    return {each: None if isinstance(found, CommandError) else (found.offset, found.timestamp) for each, found in answers.items()}
 
 
 def records_between(bounds: Iterable[tuple[int | None, int | None]]) -> int | None:

@@ -60,7 +60,7 @@ class Connection:
         return self.results({None: future})[None]
 
     def results(self, futures: Mapping[_Key, concurrent.futures.Future[Any]]) -> dict[_Key, Any]:
-        """What the administrator answers to all; the first refusal is raised. Raises CommandError."""
+        """What the administrator answers to all. Raises the first refusal, a CommandError."""
         answers = self.attempts(futures)
         for answer in answers.values():
             if isinstance(answer, CommandError):
@@ -74,7 +74,7 @@ class Connection:
             _, pending = concurrent.futures.wait(futures.values(), timeout=POLL_S)
             self.admin.poll(0)
             if not pending:
-                self._down_since_s = None
+                self.is_answered()
                 return {key: self._answer(future) for key, future in futures.items()}
             self.check()
             if time.monotonic() > deadline:
@@ -82,10 +82,22 @@ class Connection:
 
     def check(self) -> None:
         """Raises what the clients' callbacks have heard of: NoBrokerError, or RefusedError if a broker does not let us in."""
+        self.check_let_in()
+        if self.down_for_s() > GRACE_S:
+            raise NoBrokerError(f"no broker answers at {self.settings.address}: {self._last_error}")
+
+    def check_let_in(self) -> None:
+        """Raises RefusedError if a broker does not let us in."""
         if self._refusal is not None:
             raise self._refusal
-        if self._down_since_s is not None and time.monotonic() - self._down_since_s > GRACE_S:
-            raise NoBrokerError(f"no broker answers at {self.settings.address}: {self._last_error}")
+
+    def down_for_s(self) -> float:
+        """How long no broker answers; 0 while one does."""
+        return 0.0 if self._down_since_s is None else time.monotonic() - self._down_since_s
+
+    def is_answered(self) -> None:
+        """A consumer has got something: brokers answer."""
+        self._down_since_s = None
 
     def metadata(self) -> Any:
         """Of all topics, which makes none of them. Raises CommandError."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 
 from barnabas.cli import verbs
@@ -15,6 +16,7 @@ from broker.cli.one_line_parser import OneLineParser
 from config.properties import ConfigError
 
 LIBRARIES = ("rich", "confluent_kafka", "yaml")
+RANGE = re.compile(r"-\d+:")
 INSTALL = "pip install 'barnabas[cli]'"
 
 
@@ -52,10 +54,21 @@ def _run(arguments: list[str]) -> int:
     if found is None:
         return _help(arguments)
     words, rest = found
-    options = make_parser(words).parse_args(rest)
+    options = make_parser(words).parse_intermixed_args(_joined(rest))
     code: int = importlib.import_module(f"barnabas.cli.{verbs.VERBS[words].module}").run(options)
     sys.stdout.flush()
     return code
+
+
+def _joined(words: list[str]) -> list[str]:
+    """With `-o -7:-2` in one word: argparse takes a number with a sign for a value, and anything else for an option."""
+    joined: list[str] = []
+    for word in words:
+        if RANGE.match(word) and joined and joined[-1].startswith("-"):
+            joined[-1] += f"={word}" if joined[-1].startswith("--") else word
+        else:
+            joined.append(word)
+    return joined
 
 
 def _help(arguments: list[str]) -> int:

@@ -24,6 +24,8 @@ usage: barnabas COMMAND …
 clients of any Kafka cluster (pip install 'barnabas[cli]'):
 
   topic         list, describe, create, alter, add-partitions, delete, trim
+  produce       write records
+  consume       print records
   context       name clusters, and choose one
 
   --version     print the version

@@ -9,10 +9,11 @@ from confluent_kafka.admin import NewPartitions
 from barnabas.cli import arguments
 from barnabas.cli.cluster_facts import get_topics
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE
+from barnabas.cli.errors import DONE, CommandError
 from barnabas.cli.output import Output
 from barnabas.cli.report import Outcome, report
 from barnabas.cli.settings import resolve
+from barnabas.cli.topic_facts import wait_until_seen
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +39,9 @@ def run(options: argparse.Namespace) -> int:
             validate_only=options.dry_run,
         )
         answers = connection.attempts(futures)
+        made = {name: totals[name] for name, answer in answers.items() if not isinstance(answer, CommandError)}
+        if not options.dry_run:
+            wait_until_seen(connection, lambda topics: all(len(topics[name].partitions) >= total for name, total in made.items()))
     done = "can have" if options.dry_run else "has"
     report(
         Output(options.output),

@@ -8,11 +8,12 @@ from confluent_kafka.admin import NewTopic
 
 from barnabas.cli import arguments
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE
+from barnabas.cli.errors import DONE, CommandError
 from barnabas.cli.output import Output
 from barnabas.cli.report import Outcome, report
 from barnabas.cli.settings import resolve
 from barnabas.cli.topic.configs import parse_configs
+from barnabas.cli.topic_facts import wait_until_seen
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +40,9 @@ def run(options: argparse.Namespace) -> int:
     with Connection(settings) as connection:
         futures = connection.admin.create_topics(new, request_timeout=connection.timeout_s, validate_only=options.dry_run)
         answers = connection.attempts(futures)
+        made = {name for name, answer in answers.items() if not isinstance(answer, CommandError)}
+        if not options.dry_run:
+            wait_until_seen(connection, lambda topics: made <= topics.keys())
     done = "can be created" if options.dry_run else "created"
     outcomes = [
         Outcome(name, "is there already", is_done=True)

@@ -7,10 +7,11 @@ import argparse
 from barnabas.cli import arguments
 from barnabas.cli.cluster_facts import get_topics, partitions_of, records_between, starts_and_ends
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE
+from barnabas.cli.errors import DONE, CommandError
 from barnabas.cli.output import Output, confirm, thousands
 from barnabas.cli.report import Outcome, report
 from barnabas.cli.settings import resolve
+from barnabas.cli.topic_facts import wait_until_seen
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,5 +36,7 @@ def run(options: argparse.Namespace) -> int:
         if not confirm(plan, dry_run=options.dry_run, yes=options.yes):
             return DONE
         answers = connection.attempts(connection.admin.delete_topics(list(topics), request_timeout=connection.timeout_s))
+        gone = {name for name, answer in answers.items() if not isinstance(answer, CommandError)}
+        wait_until_seen(connection, lambda topics: not gone & topics.keys())
     report(Output(options.output), "topic", [Outcome.of(name, answer, "deleted") for name, answer in answers.items()])
     return DONE

@@ -1,0 +1,1 @@
+"""`barnabas consume`: the records of topics, as text."""

@@ -1,0 +1,50 @@
+"""Which records are shown: by key, header, and regular expression."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.cli.errors import NotUnderstoodError
+
+Filter = Callable[[Any], bool]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("filters").add_argument
+    add("--key", metavar="KEY", help="only records with this key")
+    add("--header", action="append", default=[], metavar="NAME[=VALUE]", help="only records with this header")
+    add("--grep", metavar="REGEX", help="only records in whose key or value it is found")
+    add("--invert", action="store_true", help="only records that the filters would leave out")
+
+
+def make_filter(options: argparse.Namespace) -> Filter | None:
+    """None if all records are shown. Raises NotUnderstoodError."""
+    filters: list[Filter] = []
+    if options.key is not None:
+        key = options.key.encode()
+        filters.append(lambda message: message.key() == key)
+    filters += [_header(text) for text in options.header]
+    if options.grep is not None:
+        filters.append(_grep(options.grep))
+    if not filters:
+        return None
+    if options.invert:
+        return lambda message: not all(each(message) for each in filters)
+    return filters[0] if len(filters) == 1 else lambda message: all(each(message) for each in filters)
+
+
+def _header(text: str) -> Filter:
+    name, equals, wished = text.partition("=")
+    value = wished.encode()
+    return lambda message: any(key == name and (not equals or found == value) for key, found in message.headers() or ())
+
+
+def _grep(text: str) -> Filter:
+    try:
+        search = re.compile(text.encode()).search
+    except re.error as e:
+        raise NotUnderstoodError(f"{text!r} is no regular expression: {e}") from e
+    return lambda message: search(message.value() or b"") is not None or search(message.key() or b"") is not None

@@ -1,0 +1,197 @@
+"""Formats of records: kcat's and rpk's `-f`, JSON, hex and plain values. Each makes the bytes of a batch, which are written at once.
+
+Of kcat: %s value, %S its size (-1 for null), %R the size as four bytes, %k key, %K its size, %t topic, %p partition, %o offset, %T time in
+milliseconds, %h headers as a=b,c=d. Of rpk: %v value, %V its size, %d time, %e leader epoch, %H number of headers, %i number of the record,
+%h{…} for each header with %k and %v in it, %v{hex} and %v{base64} (also %k and %s), %%. Where they conflict, kcat's meaning counts: %T is
+the time, not the size of the topic's name. %x, %y and %a are not there: librdkafka does not tell a producer's id and attributes.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import Message
+
+from barnabas.cli import record_json
+from barnabas.cli.errors import NotUnderstoodError
+from barnabas.cli.output import CONTROL
+
+NULL = b"NULL"
+Piece = Callable[[Any], bytes]
+Write = Callable[[Sequence[Any]], bytes]
+
+_TOKEN = re.compile(
+    r"""%(?P<letter>[A-Za-z%]) (?P<braces>\{(?:[^{}]|\{[^{}]*\})*\})?
+    | (?P<text>(?:[^%\\]|\\(?:x[0-9A-Fa-f]{2}|[0-7]{1,3}|.))+)""",
+    re.DOTALL | re.VERBOSE,
+)
+_ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|[0-7]{1,3}|.)", re.DOTALL)
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "e": "\x1b"}
+_UNKNOWN_TO_US = "xya"
+
+
+def plain(messages: Sequence[Any]) -> bytes:
+    """A value a line."""
+    values: list[Any] = [*map(Message.value, messages)]
+    if None in values:
+        values = [NULL if value is None else value for value in values]
+    values.append(b"")
+    return b"\n".join(values)
+
+
+def as_json(messages: Sequence[Any]) -> bytes:
+    """An object a line (record_json.py)."""
+    return "".join([record_json.to_line(message) + "\n" for message in messages]).encode()
+
+
+def formatted(text: str) -> Write:
+    """What writes each record by a format string. Raises NotUnderstoodError."""
+    pieces = _parse(text)
+    count = 0
+
+    def write(messages: Sequence[Any]) -> bytes:
+        return b"".join([piece(message) for message in messages for piece in pieces])
+
+    def numbered(messages: Sequence[Any]) -> bytes:
+        nonlocal count
+        made = []
+        for message in messages:
+            count += 1
+            made += [b"%d" % count if piece is _number_of_record else piece(message) for piece in pieces]
+        return b"".join(made)
+
+    return numbered if _number_of_record in pieces else write
+
+
+HEX = "%k{hex} %v{hex}\\n"
+
+
+def for_terminal(data: bytes) -> bytes:
+    """What gives a terminal no orders: control characters and bytes that are no UTF-8 as \\x1b, line ends and tabs as they are."""
+    text = data.decode(errors="backslashreplace")
+    return CONTROL.sub(lambda found: found[0] if found[0] in "\n\t" else ascii(found[0])[1:-1], text).encode()
+
+
+def _parse(text: str) -> list[Piece]:
+    pieces: list[Piece] = []
+    position = 0
+    while position < len(text):
+        found = _TOKEN.match(text, position)
+        if found is None:
+            raise NotUnderstoodError(f"format {text!r}: {text[position : position + 2]!r} at character {position + 1} means nothing")
+        position = found.end()
+        if found["text"] is not None:
+            pieces.append(_constant(_unescape(found["text"])))
+        else:
+            pieces.append(_piece(found["letter"], (found["braces"] or "")[1:-1], has_braces=found["braces"] is not None))
+            if found["braces"] is not None and found["letter"] not in "kvsh":
+                raise NotUnderstoodError(f"format {text!r}: %{found['letter']} has no braces")
+    return pieces
+
+
+def _piece(letter: str, inside: str, *, has_braces: bool) -> Piece:
+    if letter in _UNKNOWN_TO_US:
+        raise NotUnderstoodError(f"format: %{letter} is not told by librdkafka (a producer's id and epoch, a record's attributes)")
+    if letter == "%":
+        return _constant(b"%")
+    if letter == "h" and has_braces:
+        return _each_header(inside)
+    if letter in "kvs" and has_braces:
+        get = _key if letter == "k" else _value
+        encode = {"hex": lambda data: data.hex().encode(), "base64": base64.b64encode}.get(inside)
+        if encode is None:
+            raise NotUnderstoodError(f"format: %{letter}{{{inside}}}: it is hex or base64")
+        return lambda message: NULL if (data := get(message)) is None else encode(data)
+    piece = _PIECES.get(letter)
+    if piece is None:
+        raise NotUnderstoodError(f"format: %{letter} means nothing; there are %{' %'.join(sorted(_PIECES))} %%")
+    return piece
+
+
+def _each_header(inside: str) -> Piece:
+    parts: list[Callable[[bytes, bytes], bytes]] = []
+    for found in re.finditer(r"%([kv])|((?:[^%\\]|\\.)+)|(.)", inside, re.DOTALL):
+        if found[3]:
+            raise NotUnderstoodError(f"format: %h{{{inside}}}: there are %k and %v inside")
+        if found[1]:
+            parts.append((lambda key, value: key) if found[1] == "k" else (lambda key, value: value))
+        else:
+            constant = _unescape(found[2])
+            parts.append(lambda key, value, constant=constant: constant)  # type: ignore[misc]
+
+    def piece(message: Any) -> bytes:
+        headers = [(name.encode(), NULL if value is None else value) for name, value in message.headers() or ()]
+        return b"".join(part(*header) for header in headers for part in parts)
+
+    return piece
+
+
+def _constant(data: bytes) -> Piece:
+    return lambda message: data
+
+
+def _unescape(text: str) -> bytes:
+    def replace(found: re.Match[str]) -> str:
+        code = found[1]
+        if code[0] == "x" and len(code) == 3:
+            return chr(0xDC00 + int(code[1:], 16)) if int(code[1:], 16) > 0x7F else chr(int(code[1:], 16))
+        if code[0] in "01234567":
+            return chr(int(code, 8) & 0x7F)
+        return _ESCAPED.get(code, code)
+
+    # Bytes above 0x7f are carried as lone surrogates, which no text has.
+    return _ESCAPE.sub(replace, text).encode("utf-8", "surrogateescape")
+
+
+def _key(message: Any) -> bytes | None:
+    key: bytes | None = message.key()
+    return key
+
+
+def _value(message: Any) -> bytes | None:
+    value: bytes | None = message.value()
+    return value
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def _headers(message: Any) -> bytes:
+    return b",".join(name.encode() + b"=" + (NULL if value is None else value) for name, value in message.headers() or ())
+
+
+def _epoch(message: Any) -> bytes:
+    epoch = message.leader_epoch()
+    return b"%d" % (-1 if epoch is None else epoch)
+
+
+def _time(message: Any) -> bytes:
+    return b"%d" % message.timestamp()[1]
+
+
+def _number_of_record(message: Any) -> bytes:
+    raise AssertionError("the writer counts")
+
+
+_PIECES: dict[str, Piece] = {
+    "s": lambda message: NULL if (value := message.value()) is None else value,
+    "v": lambda message: NULL if (value := message.value()) is None else value,
+    "S": lambda message: b"%d" % _size(message.value()),
+    "V": lambda message: b"%d" % _size(message.value()),
+    "R": lambda message: _size(message.value()).to_bytes(4, "big", signed=True),
+    "k": lambda message: NULL if (key := message.key()) is None else key,
+    "K": lambda message: b"%d" % _size(message.key()),
+    "t": lambda message: message.topic().encode(),
+    "p": lambda message: b"%d" % message.partition(),
+    "o": lambda message: b"%d" % message.offset(),
+    "T": _time,
+    "d": _time,
+    "e": _epoch,
+    "h": _headers,
+    "H": lambda message: b"%d" % len(message.headers() or ()),
+    "i": _number_of_record,
+}

@@ -1,0 +1,1 @@
+"""`barnabas produce`: records from lines, into a topic."""

@@ -1,0 +1,138 @@
+"""Write records to a topic: a line is a record, from files or from standard input."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from barnabas.cli import arguments
+from barnabas.cli.connection import Connection, from_kafka, make
+from barnabas.cli.errors import DONE, CommandError, NotUnderstoodError, RefusedError
+from barnabas.cli.produce.lines import Reading, delimited
+from barnabas.cli.record_json import JsonRecord
+from barnabas.cli.settings import resolve
+from barnabas.cli.topic_facts import check_topic
+
+FULL_WAIT_S = 0.5
+ANY_PARTITION = -1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("topic", metavar="TOPIC")
+    add("files", nargs="*", metavar="FILE", help="(standard input)")
+    add("-k", "--key", metavar="KEY", help="of all records")
+    add("-K", "--key-delimiter", metavar="SEP", help="what is between key and value in a line, such as : or \\t")
+    add("-D", "--delimiter", default="\n", metavar="SEP", help="what is between records (a line's end)")
+    add("-H", "--header", action="append", default=[], metavar="NAME=VALUE", help="of all records")
+    add("-Z", "--null", action="store_true", help="an empty value, or key, is null")
+    add("-p", "--partition", type=int, metavar="N", help="(by the key's hash)")
+    add("-z", "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd (none)")
+    add("--acks", metavar="N", help="0, 1 or all (all)")
+    add("--json", action="store_true", help="lines as `consume --output json` writes them: key, value, headers, partition, timestamp")
+    add("--allow-auto-topic-creation", action="store_true", help="let the broker make the topic if it is not there")
+    arguments.add_connection(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    settings = resolve(options)
+    settings.check_writable()
+    reading = Reading.of(options)
+    with Connection(settings) as connection:
+        if not options.allow_auto_topic_creation:
+            check_topic(connection, options.topic)
+        delivery = Delivery(connection, options)
+        with delivery:
+            for line in _lines(options.files, delimited(reading.delimiter)):
+                delivery.send(reading, line)
+    delivery.check()
+    if sys.stderr.isatty():
+        print(f"{delivery.sent} records delivered", file=sys.stderr)
+    return DONE
+
+
+class Delivery:
+    """Owns the producer; leaving it as a context waits for what is under way. `sent` counts what the producer took."""
+
+    def __init__(self, connection: Connection, options: argparse.Namespace) -> None:
+        self.sent = 0
+        self._failed = 0
+        self._error: CommandError | None = None
+        self._topic = options.topic
+        self._partition = options.partition
+        self._connection = connection
+        wished = {"compression.type": options.compression, "acks": options.acks}
+        config: dict[str, Any] = {key: value for key, value in wished.items() if value is not None}
+        if not {"acks", "enable.idempotence"} & {*config, *connection.settings.librdkafka}:
+            config["enable.idempotence"] = True
+        # Only failures are reported: a call for each record would cost more than to send it.
+        self._producer: Producer = make(
+            Producer, connection.config({**config, "delivery.report.only.error": True, "on_delivery": self._hear})
+        )
+
+    def __enter__(self) -> Delivery:
+        return self
+
+    def __exit__(self, kind: object, *of_error: object) -> None:
+        """Also after an interruption and after a line that is not understood: what was taken is delivered."""
+        while self._producer.flush(FULL_WAIT_S):
+            self._connection.check()
+
+    def send(self, reading: Reading, line: bytes) -> None:
+        """Raises CommandError for a line that is not understood, or once a record is lost."""
+        try:
+            record = reading.parse(line)
+        except NotUnderstoodError as e:
+            raise RefusedError(f"record {self.sent + 1}: {e}{self._so_far()}") from e
+        self._produce(record)
+        self._producer.poll(0)
+        self.check()
+
+    def check(self) -> None:
+        """Raises RefusedError if a record is known not to be delivered."""
+        if self._error is not None:
+            self._producer.flush(self._connection.timeout_s)
+            raise type(self._error)(f"{self._failed} records were not delivered: {self._error}{self._so_far()}")
+
+    def _so_far(self) -> str:
+        return f" ({self.sent - self._failed} were delivered)"
+
+    def _produce(self, record: JsonRecord) -> None:
+        partition = record.partition if self._partition is None else self._partition
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    value=record.value,
+                    key=record.key,
+                    partition=ANY_PARTITION if partition is None else partition,
+                    timestamp=record.timestamp_ms or 0,
+                    headers=record.headers,
+                )
+            except BufferError:
+                self._producer.poll(FULL_WAIT_S)
+                self._connection.check()
+            except KafkaException as e:
+                self.sent, self._failed, self._error = self.sent + 1, self._failed + 1, self._error or from_kafka(e)
+                return
+            else:
+                self.sent += 1
+                return
+
+    def _hear(self, error: KafkaError | None, message: object) -> None:
+        if error is not None:
+            self._failed, self._error = self._failed + 1, self._error or from_kafka(KafkaException(error))
+
+
+def _lines(files: Iterable[str], split: Callable[[BinaryIO], Iterator[bytes]]) -> Iterator[bytes]:
+    """The records of the files one after another; `-` and no file mean standard input."""
+    for name in files or ("-",):
+        if name == "-":
+            yield from split(sys.stdin.buffer)
+        else:
+            with open(name, "rb") as file:
+                yield from split(file)
