@@ -18,7 +18,6 @@ CHAOS_ARGS ?=
 SIMULATE_ARGS ?=
 SEED ?=
 FUZZER ?=
-WORKERS ?= 2
 LANES ?= 4
 PYTEST_ARGS ?=
 
@@ -27,7 +26,7 @@ SOURCES := $(shell find barnabas broker config pipeline protocol storage -name '
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: run install check test lint bench bench-compare bench-versus profile crash chaos transactions attack fuzz compare simulate clean
+.PHONY: run install check test lint style bench bench-compare bench-versus profile crash chaos transactions attack fuzz compare simulate clean
 
 run: $(VENV)/.installed
 	@exec $(BIN)/barnabas serve
@@ -41,13 +40,15 @@ test: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m $(if $(PYTEST_ARGS),pytest $(PYTEST_ARGS),tests.support.lanes --workers $(LANES))
 
 # For the hand at work, within a minute: what needs no other process and takes little time (tests/support/in_process.py).
-check: lint
-	$(BIN)/python -m pytest --in-process -q -n $(WORKERS) --dist worksteal
+check: style
+	$(BIN)/python -m tests.support.check
 
-lint: $(VENV)/.test-dependencies
+lint: style
+	$(BIN)/mypy
+
+style: $(VENV)/.test-dependencies
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 
 bench: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m bench

@@ -25,6 +25,8 @@ if sys.dont_write_bytecode:
     # Where the checkout is to be kept clean, what is compiled is kept elsewhere: rewriting all assertions anew takes 20 s.
     sys.dont_write_bytecode, sys.pycache_prefix = False, str(cache_dir() / "pycache")
 
+SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For Spark's processes in tests: they do not live long enough for the second compiler to give back the time that it takes."""
 INSTALL_JAVA = "sudo apt-get install -y openjdk-17-jdk-headless maven"
 
 
@@ -32,10 +34,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # Settings of the caller's shell are configuration to a broker: no test may depend on them.
     for key in [key for key in os.environ if key.startswith("KAFKA_")]:
         del os.environ[key]
+    for variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+        os.environ.setdefault(variable, SHORT_LIVED_JVM)
     guard_if_told(config)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _close_segments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with closing_segment_files(tmp_path_factory.getbasetemp()):
         yield

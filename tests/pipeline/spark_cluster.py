@@ -22,6 +22,7 @@ CLIENT_SETTINGS = (
     "spark.driver.host=127.0.0.1",
     "spark.driver.bindAddress=127.0.0.1",
     "spark.executor.memory=512m",
+    "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.ui.enabled=false",
 )
 

@@ -19,7 +19,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import xml.etree.ElementTree as ElementTree
@@ -30,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.process import checkout
+from tests.support.scratch import make_scratch
 
 SPARK = "spark"
 BELOW_BROKER = "tests/broker/*"
@@ -54,6 +54,9 @@ LONGEST = (
     "tests/bench",
     "tests/attack",
 )
+IN_MEMORY = (BELOW_BROKER, "tests/storage")
+"""Lanes whose files are in memory if it has room: their tests run logs and brokers in their own process, and none of them needs a disk to
+be slow or to be cut. On a disk they take half as long again, for syncing."""
 LANE_MAX_S = 1_800
 """Longer than every lane takes on a slow machine; pytest-timeout ends a single test before."""
 SLOWEST_COUNT = 20
@@ -115,12 +118,13 @@ class Run:
     def __init__(self, root: Path, *, lane_max_s: float = LANE_MAX_S) -> None:
         self._root = root
         self._lane_max_s = lane_max_s
-        self._scratch = Path(tempfile.mkdtemp(prefix="suite-"))
+        self._scratch = make_scratch("suite-", in_memory=False)
+        self._in_memory = make_scratch("suite-", in_memory=True)
         self._running: set[subprocess.Popen[bytes]] = set()
 
     def run(self, lane: Lane) -> Result:
         """Run one lane to its end. For a thread of its own."""
-        directory = self._scratch / lane.name.replace("/", "-")
+        directory = (self._in_memory if lane.name in IN_MEMORY else self._scratch) / lane.name.replace("/", "-")
         directory.mkdir()
         report, log = directory / "report.xml", directory / "output"
         options = [f"--basetemp={directory / 'files'}", f"--junitxml={report}"]
@@ -150,7 +154,8 @@ class Run:
     def close(self) -> None:
         for process in tuple(self._running):
             _end(process)
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        for directory in (self._scratch, self._in_memory):
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

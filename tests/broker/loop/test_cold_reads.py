@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import tempfile
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -21,8 +22,15 @@ from storage.page_cache import ColdRead, read_at
 
 
 @pytest.fixture
-def cold(tmp_path: Path) -> Callable[[], ColdRead]:
-    path = tmp_path / "file"
+def on_disk() -> Iterator[Path]:
+    """Not tmp_path, which may be in memory, where no page is ever missing."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def cold(on_disk: Path) -> Callable[[], ColdRead]:
+    path = on_disk / "file"
     path.write_bytes(bytes(100))
 
     def make() -> ColdRead:
@@ -80,11 +88,11 @@ async def test_what_a_first_try_missed_is_awaited_before_the_next(cold: Callable
     assert len(tries) == 1
 
 
-async def test_a_read_that_never_finds_its_pages_waits_in_the_end(cold: Callable[[], ColdRead], tmp_path: Path) -> None:
+async def test_a_read_that_never_finds_its_pages_waits_in_the_end(cold: Callable[[], ColdRead], on_disk: Path) -> None:
     tries: list[bool] = []
 
     def read() -> int:
-        tries.append(may_wait(tmp_path / "file"))
+        tries.append(may_wait(on_disk / "file"))
         if not tries[-1]:
             raise cold()
         return len(tries)
@@ -111,14 +119,14 @@ def may_wait(path: Path) -> bool:
     return bool(waits)
 
 
-async def test_a_failing_disk_is_met_by_the_read_that_waits(cold: Callable[[], ColdRead], tmp_path: Path) -> None:
+async def test_a_failing_disk_is_met_by_the_read_that_waits(cold: Callable[[], ColdRead], on_disk: Path) -> None:
     class Broken(ColdRead):
         def bring_in(self) -> None:
             super().bring_in()
             raise OSError(5, "Input/output error")
 
     def read() -> bool:
-        if may_wait(tmp_path / "file"):
+        if may_wait(on_disk / "file"):
             return True
         missing = cold()
         missing.__class__ = Broken
