@@ -11,6 +11,7 @@ from functools import partial
 
 from tests.simulation.campaign import describe, run_campaign
 from tests.simulation.cluster_world import ClusterWorld, FiveNodesWorld
+from tests.simulation.secured.cluster import SecuredClusterWorld
 from tests.simulation.secured.world import SecuredWorld
 from tests.simulation.stock_world import StockWorld
 from tests.simulation.transaction_cluster import TransactionClusterWorld
@@ -31,10 +32,11 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, choices=(1, 3, 5), default=1, help="how many brokers form the cluster")
     options = parser.parse_args()
     transactional = TransactionWorld if options.nodes == 1 else TransactionClusterWorld
+    secured = SecuredWorld if options.nodes == 1 else SecuredClusterWorld
     kind = (
         transactional
         if options.transactions
-        else SecuredWorld
+        else secured
         if options.security
         else StockWorld
         if options.stock

@@ -31,14 +31,13 @@ from tests.simulation.history import Key
 from tests.simulation.nemesis import COMPACTION_FAULTS
 from tests.simulation.node import Node
 from tests.simulation.reborn import KEY, REBORN, RebornClient
-from tests.simulation.shapes import Shape, combined, draw_shape
+from tests.simulation.shapes import CONTROLLER_PORT, Shape, combined, draw_shape
 from tests.simulation.silence_judge import SilenceJudge
 from tests.simulation.trimmed import TrimmedTopic
 from tests.simulation.unclean import UncleanTopic
 from tests.simulation.world import DATA_DIR, FLUSHED, PLAIN, PORT, World
 from tests.support.history_checker import Position
 
-CONTROLLER_PORT = 9093
 REPLICAS_COUNT = 3
 SETTLE_MAX_S = 60.0  # after the clients came to rest every replica is in sync by then
 WATCHED_PARTITIONS_COUNT = 2
@@ -113,27 +112,38 @@ class ClusterWorld(World):
         else:
             settings["controller.quorum.voters"] = ",".join(f"{node_id}@{address}" for node_id, address in addresses.items())
         nodes = [self._make_node(node_id, roles, settings) for node_id, roles in self.shape.roles.items()]
-        if initial_controllers or features:  # a node that is not formatted does it itself
+        scram_users = self._scram_users()
+        if initial_controllers or features or scram_users:  # a node that is not formatted does it itself
             for node in nodes:
-                node.format(initial_controllers, features)
+                node.format(initial_controllers, features, scram_users)
         return nodes
+
+    def _scram_users(self) -> list[str]:
+        """That the cluster begins with, as arguments of --add-scram."""
+        return []
 
     def _features(self) -> list[str]:
         return [*super()._features(), *([f"{ELR_FEATURE}=1"] if self._has_elr else [])]
 
     def _make_node(self, node_id: int, roles: str, settings: dict[str, str]) -> Node:
         host = f"node{node_id}"
-        listeners = {"broker": f"PLAINTEXT://{host}:{PORT}", "controller": f"CONTROLLER://{host}:{CONTROLLER_PORT}"}
         own = {
             "process.roles": roles,
             "node.id": str(node_id),
-            "listeners": ",".join(listeners[role] for role in roles.split(",")),
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            **self._listeners(host, roles),
         }
         if self._has_racks:
             own["broker.rack"] = f"rack{node_id % RACKS_COUNT}"
         return Node(self.loop, self.network, host, f"{self.seed}:{host}", {**settings, **own})
+
+    def _listeners(self, host: str, roles: str) -> dict[str, str]:
+        """The settings of a node that say where it listens, and how."""
+        listeners = {"broker": f"PLAINTEXT://{host}:{PORT}", "controller": f"CONTROLLER://{host}:{CONTROLLER_PORT}"}
+        return {
+            "listeners": ",".join(listeners[role] for role in roles.split(",")),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        }
 
     @property
     def _are_votes_fixed(self) -> bool:

@@ -201,13 +201,16 @@ class Node:
 
     # -- what a run does to it ---------------------------------------------------------------------------------------
 
-    def format(self, initial_controllers: str | None, features: Sequence[str] = ()) -> None:
+    def format(self, initial_controllers: str | None, features: Sequence[str] = (), scram_users: Sequence[str] = ()) -> None:
         """As `barnabas format` does before the first start. Where `initial_controllers` are given, the voters are in the metadata log
-        (kraft.version 1), which a broker that is no controller does not begin. `features`: texts of the form name=level."""
+        (kraft.version 1), which a broker that is no controller does not begin. `features`: texts of the form name=level;
+        `scram_users`: arguments of --add-scram."""
         if initial_controllers and not self.is_controller:
             options = FormatOptions(CLUSTER_ID, ignore_formatted=True, has_no_initial_controllers=True)
         else:
-            options = FormatOptions(CLUSTER_ID, ignore_formatted=True, features=features, initial_controllers=initial_controllers)
+            options = FormatOptions(
+                CLUSTER_ID, ignore_formatted=True, features=features, scram_users=scram_users, initial_controllers=initial_controllers
+            )
         self._format(options, "format")
 
     def replace_metadata_disk(self) -> None:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import NamedTuple
 
+CONTROLLER_PORT = 9093
 COMBINED, BROKER_ONLY, CONTROLLER_ONLY = "broker,controller", "broker", "controller"
 
 

@@ -12,11 +12,13 @@ from broker.controller.authorized_controller import AuthorizedController
 from broker.network.login import Login
 from broker.security.authorizer.access import Access
 from broker.security.authorizer.acl_store import AclStore
+from broker.security.authorizer.decision import DEFAULT_ALLOW
 from broker.security.authorizer.standard_authorizer import StandardAuthorizer
 from broker.security.credentials.credentials import Credentials
 from broker.security.credentials.token_credentials import TokenCredentials
 from broker.security.sasl.scram_server import ScramServer
 from tests.simulation.ablation_set import AblationSet
+from tests.simulation.secured.cluster import SecuredClusterWorld
 from tests.simulation.secured.world import SecuredWorld
 from tests.simulation.world import World
 
@@ -131,6 +133,17 @@ def load_snapshots_without_acls() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def let_everyone_in_before_the_acls_are_loaded() -> Iterator[None]:
+    decide = StandardAuthorizer._decide
+
+    def decide_at_once(self: StandardAuthorizer, *question: Any) -> Any:
+        return decide(self, *question) if self.is_loaded else DEFAULT_ALLOW
+
+    with patch.object(StandardAuthorizer, "_decide", decide_at_once):
+        yield
+
+
 Ablation = Callable[[], AbstractContextManager[None]]
 
 ABLATIONS: dict[str, Ablation] = {
@@ -144,6 +157,7 @@ ABLATIONS: dict[str, Ablation] = {
         trust_the_credential_of_the_first_message,
         end_no_session,
         load_snapshots_without_acls,
+        let_everyone_in_before_the_acls_are_loaded,
     )
 }
 
@@ -158,6 +172,7 @@ BROKEN_BY: dict[str, frozenset[str]] = {
     "trust_the_credential_of_the_first_message": frozenset({"withdrawn-secret-accepted"}),
     "end_no_session": frozenset({"served-after-the-session"}),
     "load_snapshots_without_acls": _SERVED | {"refused-though-allowed"},
+    "let_everyone_in_before_the_acls_are_loaded": _SERVED,
 }
 """What each ablation breaks: a seed counts when it finds one of these."""
 
@@ -170,8 +185,10 @@ KEPT_SEEDS = {
     "trust_the_credential_of_the_first_message": 1,
     "end_no_session": 4,
     "load_snapshots_without_acls": 0,
+    "let_everyone_in_before_the_acls_are_loaded": 0,
 }
 
-WORLDS: dict[str, type[World]] = {}
+WORLDS: dict[str, type[World]] = {"let_everyone_in_before_the_acls_are_loaded": SecuredClusterWorld}
+"""Of those that one broker does not show: clients reach it only when the ACLs are loaded."""
 
 ABLATION_SET = AblationSet(ABLATIONS, BROKEN_BY, SecuredWorld, WORLDS)

@@ -19,8 +19,10 @@ from protocol.sasl.exchange import SaslClient
 from protocol.sasl.plain import PLAIN, PlainClient
 from protocol.sasl.scram import ITERATIONS_MIN, ScramMechanism
 from protocol.sasl.scram_client import ScramClient
+from tests.simulation.clients import Address
 from tests.simulation.connection import ClientConnection, LostError
 from tests.simulation.network import SimulatedNetwork
+from tests.simulation.shapes import CONTROLLER_PORT
 
 if TYPE_CHECKING:
     from tests.simulation.secured.judge import AccessJudge, Arrival
@@ -114,10 +116,11 @@ class Door:
         self._draw = draw
 
     async def open(self, network: SimulatedNetwork, from_host: str, host: str, port: int) -> SecuredConnection:
+        def make() -> SecuredConnection:
+            return SecuredConnection(network.loop, from_host, (host, port), self._account, self._judge, self._draw)
+
         try:
-            _, connection = await network.connect(
-                from_host, host, port, lambda: SecuredConnection(network.loop, from_host, host, self._account, self._judge, self._draw)
-            )
+            _, connection = await network.connect(from_host, host, port, make)
         except OSError as error:
             raise LostError(str(error)) from error
         secured: SecuredConnection = connection
@@ -128,12 +131,13 @@ class Door:
 class SecuredConnection(ClientConnection):
     """A connection that is logged in before it is used, and, mostly, again before its session ends. The judge sees all answers.
 
-    `from_host` is the client's, `node` that of the broker."""
+    `from_host` is the client's, `to` the address of the broker."""
 
-    def __init__(self, loop: Any, from_host: str, node: str, account: Account, judge: AccessJudge, draw: random.Random) -> None:
+    def __init__(self, loop: Any, from_host: str, to: Address, account: Account, judge: AccessJudge, draw: random.Random) -> None:
         super().__init__(loop)
         self.from_host = from_host
-        self.node = node
+        self.node = to[0]
+        self.is_to_controller = to[1] == CONTROLLER_PORT
         self.account = account
         self.port = 0
         self.session_end_s: float | None = None

@@ -135,7 +135,7 @@ class AccessJudge:
         end_s = connection.session_end_s
         if end_s is not None and arrival.time_s > end_s:
             self._find("served-after-the-session", connection, (api, version, round(arrival.time_s - end_s, 6)))
-        for use in uses_of(api, request, answer.result()):
+        for use in uses_of(api, request, answer.result(), is_of_controller=connection.is_to_controller):
             self._check(connection, api, use, arrival)
 
     def logged_in(self, connection: SecuredConnection, secret: Secret, arrivals: list[Arrival], lifetime_ms: int) -> None:
@@ -167,7 +167,7 @@ class AccessJudge:
                 self._find("super-user-refused", connection, (api, use))
             return
         host = java_address_of(numeric(connection.from_host))
-        if is_forwarded(api):
+        if is_forwarded(api) and not connection.is_to_controller:
             first = arrival.applied if use.is_served else arrival.slowest
             states = list(self._committed.between(first, self._committed.end_offset))
         else:

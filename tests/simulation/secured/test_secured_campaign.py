@@ -1,7 +1,7 @@
 """Secured simulated worlds in `make test`: seeds that keep every promise, twice the same trace, and ablations that are noticed.
 
-BARNABAS_SIMULATION_SEEDS says how many seeds run: a tenth of that number on one broker. `make simulate SIMULATE_ARGS=--security SEEDS=N`
-runs more with a report.
+BARNABAS_SIMULATION_SEEDS says how many seeds run: a tenth of that number on one broker, and a quarter as many on clusters. `make simulate
+SIMULATE_ARGS=--security NODES=3 SEEDS=N` runs more with a report.
 """
 
 from __future__ import annotations
@@ -15,24 +15,29 @@ import pytest
 from tests.simulation.ablation_set import SEEDS_MAX
 from tests.simulation.campaign import describe, hash_in_fresh_process, reached_by, replay_command, run_seeds
 from tests.simulation.secured.ablations import ABLATION_SET, ABLATIONS, BROKEN_BY, KEPT_SEEDS
+from tests.simulation.secured.cluster import SecuredClusterWorld
 from tests.simulation.secured.world import SecuredWorld
-from tests.simulation.world import simulate
+from tests.simulation.world import World, simulate
 
 pytestmark = pytest.mark.timeout(1_200)  # beside another lane, on a slow machine
 
 SEEDS_COUNT = int(os.environ.get("BARNABAS_SIMULATION_SEEDS", "150")) // 10
+CLUSTER_SHARE = 0.25
 
 REACHED = frozenset(
     {
         "login by PlainPassword", "login by ScramPassword", "login by Token", "login refused", "refused for want of a right",
-        "right withdrawn on the way",
+        "right withdrawn on the way", "asked before the ACLs were loaded",
     }
 )  # fmt: skip
 """What a campaign has to reach, beside its faults."""
 
 
 def test_no_seed_breaks_a_promise() -> None:
-    outcomes = list(run_seeds(range(SEEDS_COUNT), run=partial(simulate, make=SecuredWorld)))
+    outcomes = [
+        *run_seeds(range(SEEDS_COUNT), run=partial(simulate, make=SecuredWorld)),
+        *run_seeds(range(round(SEEDS_COUNT * CLUSTER_SHARE)), run=partial(simulate, make=SecuredClusterWorld)),
+    ]
 
     failed = [describe(outcome) for outcome in outcomes if outcome.findings]
     assert not failed, "\n\n".join(failed[:3])
@@ -41,8 +46,9 @@ def test_no_seed_breaks_a_promise() -> None:
         assert sum(outcome.operations_count for outcome in outcomes) > 100 * SEEDS_COUNT, "so little was done that nothing is shown"
 
 
-def test_a_seed_gives_the_same_trace_in_another_process() -> None:
-    outcome = simulate(0, make=SecuredWorld)
+@pytest.mark.parametrize("kind", [SecuredWorld, SecuredClusterWorld])
+def test_a_seed_gives_the_same_trace_in_another_process(kind: type[World]) -> None:
+    outcome = simulate(0, make=kind)
 
     assert outcome.trace_hash == hash_in_fresh_process(0, hash_seed=1, options=outcome.options), replay_command(0, outcome.options)
 

@@ -1,8 +1,9 @@
-"""Users whose requests other worlds do not have: Maker and Visitor."""
+"""Users whose requests other worlds do not have: Maker, Visitor and Scout."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from broker.quorum.raft_log import METADATA_TOPIC
 from broker.security.authorizer.acl_codes import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
@@ -16,7 +17,7 @@ from protocol.messages.describe_quorum import (
     DescribeQuorumRequestTopicData,
 )
 from protocol.messages.metadata import MetadataRequest
-from tests.simulation.clients import Client
+from tests.simulation.clients import Address, Client
 from tests.simulation.connection import LostError
 
 CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION, DESCRIBE_QUORUM_VERSION, CREATE_ACLS_VERSION = 5, 5, 2, 3
@@ -55,8 +56,7 @@ class Maker(Client):
             response = await self.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), DELETE_TOPICS_VERSION)
             self._told(f"deleted {name}", response.responses[0].error_code)
         elif what < 0.85:
-            asked = DescribeQuorumRequestTopicData(topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequestPartitionData()])
-            described = await self.ask(DescribeQuorumRequest(topics=[asked]), DESCRIBE_QUORUM_VERSION)
+            described = await self.ask(_quorum_request(), DESCRIBE_QUORUM_VERSION)
             self._told("asked for the quorum", described.error_code)
         else:
             acl = AclCreation(
@@ -84,3 +84,27 @@ class Visitor(Client):
                 await self.back_off()
             self.close()
             await asyncio.sleep(self.draw.uniform(0.0, 0.15))
+
+
+class Scout(Client):
+    """Asks controllers on their own listeners, also those that have just started."""
+
+    def __init__(self, *arguments: Any, controllers: list[Address]) -> None:
+        super().__init__(*arguments)
+        self._controllers = controllers
+
+    async def run(self) -> None:
+        while not self.is_stopping:
+            self.operations_count += 1
+            try:
+                described = await self.ask(_quorum_request(), DESCRIBE_QUORUM_VERSION, self.draw.choice(self._controllers))
+                if described.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
+                    self.loop.trace.cover("asked before the ACLs were loaded")
+            except LostError:
+                await self.back_off()
+            await asyncio.sleep(self.draw.uniform(0.0, 0.08))
+
+
+def _quorum_request() -> DescribeQuorumRequest:
+    asked = DescribeQuorumRequestTopicData(topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequestPartitionData()])
+    return DescribeQuorumRequest(topics=[asked])

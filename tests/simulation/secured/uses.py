@@ -37,9 +37,12 @@ def is_forwarded(api: str) -> bool:
     return api in _FORWARDED
 
 
-def uses_of(api: str, request: Any, response: Any) -> Iterator[Use]:
-    """What the answer to a request shows. `api` is its name."""
-    if api == "Produce":
+def uses_of(api: str, request: Any, response: Any, *, is_of_controller: bool) -> Iterator[Use]:
+    """What the answer to a request shows. `api` is its name. `is_of_controller`: it came by a listener of controllers."""
+    if is_of_controller:  # which looks at rights before all else
+        assert api == "DescribeQuorum", "nobody asks for more there"
+        yield from _use((_on_cluster(AclOperation.DESCRIBE),), response.error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    elif api == "Produce":
         for produced in response.responses:
             for partition in produced.partition_responses:
                 yield from _topic(AclOperation.WRITE, produced.name, partition.error_code)

@@ -20,14 +20,14 @@ from tests.simulation.node import Node
 from tests.simulation.secured.accounts import Account, Door, PlainPassword
 from tests.simulation.secured.committed import CommittedSecurity
 from tests.simulation.secured.judge import AccessJudge
-from tests.simulation.secured.users import MADE, Maker, Visitor
+from tests.simulation.secured.users import MADE, Maker, Scout, Visitor
 from tests.simulation.secured.warden import Warden
 from tests.simulation.world import BROKER, FLUSHED, PLAIN, PORT, World
 
 LISTENER = "CLIENT"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-ADMIN, NODE = "admin", "node"
+ADMIN, NODE, SCOUT = "admin", "node", "scout"
 PLAIN_USERS, SCRAM_USERS, TOKEN_USERS = ("bruno",), ("alice", "clara"), ("tina",)
 USERS = (*SCRAM_USERS, *PLAIN_USERS, *TOKEN_USERS)
 GROUP = "g"
@@ -56,7 +56,7 @@ class SecuredWorld(World):
         max_reauth_ms = draw.choice(MAX_REAUTH_MS)
         self._accounts = self._make_accounts()
         self.judge = AccessJudge(self.loop, self.history, CommittedSecurity(is_allowed_without_acls=is_open), max_reauth_ms)
-        users = " ".join(f'user_{user}="{_password(user)}"' for user in (ADMIN, NODE, *PLAIN_USERS))
+        users = " ".join(f'user_{user}="{password_of(user)}"' for user in (ADMIN, NODE, *PLAIN_USERS))
         prefix = f"listener.name.{LISTENER.lower()}"
         return {
             **super()._draw_settings(),
@@ -66,8 +66,8 @@ class SecuredWorld(World):
             "inter.broker.listener.name": LISTENER,
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
-            f"{prefix}.plain.sasl.jaas.config": f'{PLAIN_MODULE} required username="{NODE}" password="{_password(NODE)}" {users};',
-            f"{prefix}.connections.max.reauth.ms": str(max_reauth_ms),
+            f"{prefix}.plain.sasl.jaas.config": f'{PLAIN_MODULE} required username="{NODE}" password="{password_of(NODE)}" {users};',
+            "connections.max.reauth.ms": str(max_reauth_ms),
             "authorizer.class.name": AUTHORIZER,
             "super.users": f"User:{ADMIN};User:{NODE}",
             "allow.everyone.if.no.acl.found": str(is_open).lower(),
@@ -76,9 +76,9 @@ class SecuredWorld(World):
         }
 
     def _make_accounts(self) -> dict[str, Account]:
-        accounts = {user: Account(user, is_super=user == ADMIN) for user in (ADMIN, *USERS)}
-        for user in (ADMIN, *PLAIN_USERS):
-            accounts[user].secrets.append(PlainPassword(user, _password(user)))
+        accounts = {user: Account(user, is_super=user == ADMIN) for user in (ADMIN, SCOUT, *USERS)}
+        for user in (ADMIN, SCOUT, *PLAIN_USERS):
+            accounts[user].secrets.append(PlainPassword(user, password_of(user)))
         for user in PLAIN_USERS:
             accounts[user].secrets.insert(0, PlainPassword(user, "a guess", is_right=False))
         return accounts
@@ -89,11 +89,12 @@ class SecuredWorld(World):
         return nodes
 
     def _client(self, kind: type[Any], name: str, **arguments: Any) -> Any:
-        """Clients of the run are users, who may be refused; who prepares and who reads it all at the end is the administrator."""
+        """Clients of the run are users, who may be refused; who prepares and who reads it all at the end is the administrator. The scout
+        has no right at all."""
         client = super()._client(kind, name, **arguments)
         is_user = not isinstance(client, Admin | Warden) and name != "reader"
         who = SCRAM_USERS + TOKEN_USERS if isinstance(client, Visitor) else USERS
-        user = self._stream(f"account of {name}").choice(who) if is_user else ADMIN
+        user = SCOUT if isinstance(client, Scout) else self._stream(f"account of {name}").choice(who) if is_user else ADMIN
         client.open_connection = Door(self._accounts[user], self.judge, self._stream(f"logins of {name}")).open
         client.retried = RETRIED | REFUSALS
         if isinstance(client, Maker):
@@ -121,5 +122,5 @@ class SecuredWorld(World):
             return super()._run()
 
 
-def _password(user: str) -> str:
+def password_of(user: str) -> str:
     return f"of {user}"
