@@ -360,17 +360,25 @@ FURTHER = (
             ("recompression", "a producer whose lz4 batches the broker compresses anew by zstd", fairness_rows.beside_recompression),
         )
     ),
-    Row(
-        "spark",
-        "Spark's kafka sink and source, 100 B, 6 partitions",
-        spark_rows.batch,
-        (
-            rate_figure("sink_rows_per_s", "sink", "rows/s"),
-            Figure("sink_cpu_s_per_million", "broker's CPU per million written", "s"),
-            rate_figure("source_rows_per_s", "source", "rows/s"),
-            Figure("source_cpu_s_per_million", "broker's CPU per million read", "s"),
-        ),
-        runs_max=3,
+    *(
+        Row(
+            name,
+            f"{what}, 100 B, 6 partitions",
+            spark_rows.batch(data_source),
+            (
+                rate_figure("sink_rows_per_s", "sink", "rows/s"),
+                Figure("sink_cpu_s_per_million", "broker's CPU per million written", "s"),
+                Figure("sink_spark_cpu_s_per_million", "Spark's", "s"),
+                rate_figure("source_rows_per_s", "source", "rows/s"),
+                Figure("source_cpu_s_per_million", "broker's CPU per million read", "s"),
+                Figure("source_spark_cpu_s_per_million", "Spark's", "s"),
+            ),
+            runs_max=3,
+        )
+        for name, what, data_source in (
+            ("spark", "Spark's kafka sink and source", "kafka"),
+            ("spark-barnabas", 'Spark with format("barnabas"), each row once', "barnabas"),
+        )
     ),
     *(
         Row(

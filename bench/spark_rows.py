@@ -1,6 +1,8 @@
-"""Spark's kafka sink and source, in batches, in one local session."""
+"""Spark's own kafka sink and source, and ours without a connector, in batches, each in one local session."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from bench.session import Outcome, Session
 
@@ -8,7 +10,12 @@ ROWS = 2_000_000
 PARTITIONS = 6
 
 
-def batch(session: Session) -> Outcome:
+def batch(data_source: str) -> Callable[[Session], Outcome]:
     """Rows written and read per second, each after one run that warmed Spark. Spark and the broker share the cores."""
-    with session.topic(PARTITIONS) as topic:
-        return Outcome(session.client("spark_load", "--topic", topic, "--rows", str(session.scaled(ROWS))))
+
+    def measure(session: Session) -> Outcome:
+        with session.topic(PARTITIONS) as topic:
+            rows = str(session.scaled(ROWS))
+            return Outcome(session.client("spark_load", "--format", data_source, "--topic", topic, "--rows", rows))
+
+    return measure
