@@ -11,7 +11,7 @@ import pytest
 
 from tests.connect.connectors import Connectors
 from tests.support.connect import ConnectWorker
-from tests.support.fixtures import new_server, parametrize_protocol, topic_name
+from tests.support.fixtures import deselect_unasked, new_server, parametrize_protocol, topic_name
 from tests.support.process import ServerProcess
 from tests.support.secured_cluster import Endpoint, SecuredCluster, plain
 
@@ -37,6 +37,10 @@ RIGHTS = (
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize_protocol(metafunc, "endpoint", "session")
     parametrize_protocol(metafunc, "_mirrored", "module")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    deselect_unasked(config, items)
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ both_directions = pytest.mark.parametrize("source", [KAFKA, BARNABAS])
 
 @pytest.fixture(scope="module")
 def _mirrored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirrored]:
-    """With SASL_SSL both clusters are secured, and MirrorMaker is a user of each."""
+    """With SASL_SSL, which BARNABAS_TEST_PROTOCOL asks for, both clusters are secured, and MirrorMaker is a user of each."""
     with contextlib.ExitStack() as stack:
         if request.param == "SASL_SSL":
             clusters = {kind: SecuredCluster(tmp_path_factory.mktemp(kind), kind=kind, settings=PATIENT) for kind in (KAFKA, BARNABAS)}
@@ -59,7 +59,6 @@ def mirrored(_mirrored: Mirrored) -> Mirrored:
     return _mirrored
 
 
-@pytest.mark.secured
 @both_directions
 def test_records_are_copied_as_they_are(mirrored: Mirrored, source: str, topic_name: str) -> None:
     here, there = mirrored.directed(source)
@@ -112,7 +111,6 @@ def test_partitions_are_added(mirrored: Mirrored, source: str, topic_name: str) 
     assert in_order(stored for stored in ConfluentKafka().consume(there.server, copy, len(messages))).keys() == {0, 1, 2}
 
 
-@pytest.mark.secured
 @both_directions
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_goes_on_at_the_other_cluster(mirrored: Mirrored, source: str, protocol: str, topic_name: str) -> None:
@@ -174,7 +172,7 @@ def test_its_own_topics_are_compacted(mirrored: Mirrored, source: str) -> None:
     assert here.configs(syncs)["cleanup.policy"] == "compact"
 
 
-@pytest.mark.secured(only=True)
+@pytest.mark.secured(asked=True)
 @both_directions
 def test_acls_follow(mirrored: Mirrored, source: str, topic_name: str) -> None:
     """Who may read a topic may read its copy. Rights to write are not copied."""

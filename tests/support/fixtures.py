@@ -37,7 +37,8 @@ def protocols_of_run() -> list[str]:
 
 def parametrize_protocol(metafunc: pytest.Metafunc, fixture: str, scope: Literal["function", "module", "session"]) -> None:
     """For pytest_generate_tests. A test that has this fixture gets it without security; with the marker `secured` also with it, and with
-    `secured(only=True)` only so. With BARNABAS_TEST_PROTOCOL all tests get that one, but those with `secured(never=True)`."""
+    `secured(only=True)` only so. With BARNABAS_TEST_PROTOCOL all tests get that one, but those with `secured(never=True)`; those with
+    `secured(asked=True)` run if it asks for security, and are left out otherwise."""
     if fixture not in metafunc.fixturenames:
         return
     marker, protocols = metafunc.definition.get_closest_marker("secured"), protocols_of_run()
@@ -45,9 +46,19 @@ def parametrize_protocol(metafunc: pytest.Metafunc, fixture: str, scope: Literal
         protocols = protocols[:1]
     elif marker.kwargs.get("never"):
         protocols = ["PLAINTEXT"]
-    elif marker.kwargs.get("only"):
+    elif marker.kwargs.get("only") or marker.kwargs.get("asked"):
         protocols = protocols[-1:]
     metafunc.parametrize(fixture, protocols, indirect=True, scope=scope)
+
+
+def deselect_unasked(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """For pytest_collection_modifyitems: leaves out what needs security and is too expensive for every run."""
+    markers = {item: item.get_closest_marker("secured") for item in items}
+    unasked = {
+        item for item, marker in markers.items() if marker is not None and marker.kwargs.get("asked") and len(protocols_of_run()) > 1
+    }
+    config.hook.pytest_deselected(items=[item for item in items if item in unasked])
+    items[:] = [item for item in items if item not in unasked]
 
 
 @pytest.fixture(scope="session")
