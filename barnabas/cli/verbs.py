@@ -32,6 +32,12 @@ VERBS: dict[Words, Verb] = {
     ("topic", "add-partitions"): Verb("topic.add_partitions", "give topics more partitions"),
     ("topic", "delete"): Verb("topic.delete", "delete topics with their records"),
     ("topic", "trim"): Verb("topic.trim", "delete records before an offset or a time"),
+    ("group", "list"): Verb("group.list_groups", "groups with state, members and total lag"),
+    ("group", "describe"): Verb("group.describe", "offsets and lag by partition, in records and in time"),
+    ("group", "reset"): Verb("group.reset", "set where a group goes on"),
+    ("group", "delete"): Verb("group.delete", "delete groups"),
+    ("group", "delete-offsets"): Verb("group.delete_offsets", "delete a group's offsets of topics"),
+    ("group", "remove-member"): Verb("group.remove_member", "remove members, such as static ones that are gone"),
 }
 
 ALIASES: dict[Words, Words] = {
@@ -55,6 +61,19 @@ ALIASES: dict[Words, Words] = {
     ("topic", "trim-prefix"): ("topic", "trim"),
     ("topic", "delete-records"): ("topic", "trim"),
     ("delete", "records"): ("topic", "trim"),
+    ("groups",): ("group", "list"),
+    ("group", "ls"): ("group", "list"),
+    ("get", "consumer-groups"): ("group", "list"),
+    ("get", "groups"): ("group", "list"),
+    ("describe", "consumer-group"): ("group", "describe"),
+    ("describe", "group"): ("group", "describe"),
+    ("group", "seek"): ("group", "reset"),
+    ("group", "reset-offsets"): ("group", "reset"),
+    ("reset", "consumer-group-offset"): ("group", "reset"),
+    ("delete", "consumer-group"): ("group", "delete"),
+    ("delete", "group"): ("group", "delete"),
+    ("group", "offset-delete"): ("group", "delete-offsets"),
+    ("delete", "consumer-group-offset"): ("group", "delete-offsets"),
 }
 """Other words that mean a command. Of two that fit, the longer one counts."""
 

@@ -26,6 +26,7 @@ clients of any Kafka cluster (pip install 'barnabas[cli]'):
   topic         list, describe, create, alter, add-partitions, delete, trim
   produce       write records
   consume       print records
+  group         list, describe, reset, delete, delete-offsets, remove-member
   context       name clusters, and choose one
 
   --version     print the version

@@ -11,7 +11,7 @@ from barnabas.cli import arguments
 from barnabas.cli.cluster_facts import Partition, configs, get_topics, is_default, partitions_of, setting, sizes, starts_and_ends
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE
-from barnabas.cli.group_offsets import groups_of_topic
+from barnabas.cli.group.offsets import groups_of_topic
 from barnabas.cli.output import Column, Output, human_bytes, thousands
 from barnabas.cli.settings import resolve
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
 
 from barnabas.cli import verbs
 from tests.barnabas.cli.conftest import Command
 from tests.support.broker import BrokerProcess
 from tests.support.installed import CHECKOUT
 
+JOIN_S = 60
 PAGE = (CHECKOUT / "docs" / "cli.md").read_text()
 LINES = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines() if line]
 
@@ -31,12 +36,30 @@ def run(command: Command, line: str, directory: Path) -> None:
             ).stdout
 
 
+@contextlib.contextmanager
+def member(command: Command, line: str) -> Iterator[None]:
+    """The static member that `remove-member` is about, while that line is run."""
+    if "remove-member" not in line:
+        yield
+        return
+    who = {"group.id": "dashboard", "group.instance.id": "host-7", "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": command.bootstrap, **who})
+    consumer.subscribe(["orders"])
+    deadline = time.monotonic() + JOIN_S
+    while not consumer.assignment():
+        assert time.monotonic() < deadline
+        consumer.poll(0.1)
+    yield
+    consumer.close()
+
+
 @pytest.mark.parametrize("server_process", ["barnabas"], indirect=True)
 def test_every_command_is_done(command: Command, server_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     for line in LINES:
-        run(command, line, tmp_path)
+        with member(command, line):
+            run(command, line, tmp_path)
 
     shown = {found[0] for line in LINES for part in line.split(" | ") if (found := verbs.find(shlex.split(part)[1:]))}
     assert shown == verbs.VERBS.keys()

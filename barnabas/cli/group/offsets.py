@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from barnabas.cli.cluster_facts import Partition
 from barnabas.cli.connection import Connection
@@ -45,6 +46,18 @@ def groups_of_topic(connection: Connection, topic: str, ends: Mapping[int, int |
     for group, offsets in committed(connection, group_ids(connection), [(topic, index) for index in ends]).items():
         if isinstance(offsets, CommandError) or not offsets:
             continue
-        lags = [lag_of(ends[index], offset) for (_, index), offset in offsets.items()]
-        rows.append({"group": group, "partitions": len(offsets), "lag": None if None in lags else sum(lag or 0 for lag in lags)})
+        lag = total_lag(offsets, {(topic, index): end for index, end in ends.items()})
+        rows.append({"group": group, "partitions": len(offsets), "lag": lag})
     return rows
+
+
+def latest() -> OffsetSpec:
+    """The high watermark."""
+    spec: OffsetSpec = OffsetSpec.latest()
+    return spec
+
+
+def total_lag(offsets: Mapping[Partition, int], ends: Mapping[Partition, int | None]) -> int | None:
+    """Over all partitions; None if the end of one is not known."""
+    lags = [lag_of(ends[each], offset) for each, offset in offsets.items()]
+    return None if None in lags else sum(lag or 0 for lag in lags)

@@ -1,0 +1,1 @@
+"""`barnabas group`: a command a file; facts.py has what they ask."""
