@@ -1,0 +1,136 @@
+"""A driver process of the sink's campaign with its JVM and its Python workers: asked over its pipes, killed as a whole."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.pipeline.sink_campaign.driver import ANSWER
+from tests.pipeline.spark_support import CHECKOUT
+from tests.support.process import LineReader
+
+START_TIMEOUT_S = 180.0
+ANSWER_TIMEOUT_S = 90.0
+
+
+class DriverProcess:
+    """Started by the constructor, in a session of its own; `settings` are those of the driver program."""
+
+    def __init__(self, settings: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+        self._answers: dict[int, queue.Queue[dict[str, Any]]] = {0: queue.Queue()}
+        self._numbers = itertools.count(1)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.pipeline.sink_campaign.driver", json.dumps(settings)],
+            cwd=CHECKOUT, env={**os.environ, **environment}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, start_new_session=True,
+        )  # fmt: skip
+        self._lines = LineReader(self._process, self._take)
+        self.cpu_s = 0.0
+        """What its processes had used when it was killed, those that had ended before left out."""
+
+    def wait_ready(self) -> None:
+        """Returns once Spark has started. AssertionError if it does not."""
+        self._answer(0, START_TIMEOUT_S)
+
+    @property
+    def output(self) -> str:
+        return "\n".join(self._lines.lines[-60:])
+
+    def send(self, do: str, **options: Any) -> int:
+        """Ask without waiting; `answer` takes what this returns."""
+        number = next(self._numbers)
+        self._answers[number] = queue.Queue()
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"number": number, "do": do, "with": options}) + "\n")
+        self._process.stdin.flush()
+        return number
+
+    def ask(self, do: str, **options: Any) -> Any:
+        """AssertionError if the driver fails, or does not answer in time."""
+        return self.answer(self.send(do, **options))
+
+    def answer(self, number: int, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
+        answer = self._answer(number, timeout_s)
+        assert "failure" not in answer, answer["failure"]
+        return answer.get("result")
+
+    def find_answer(self, number: int, timeout_s: float) -> bool:
+        """Whether it has answered, which `answer` then returns at once."""
+        deadline_s = time.monotonic() + timeout_s
+        while self._answers[number].empty() and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+        return not self._answers[number].empty()
+
+    def kill(self, spared: Collection[int] = ()) -> None:
+        """kill -9 of the Python driver, its JVM and all their workers but the spared ones. Python first: a daemon that sees its JVM go
+        ends its workers by SIGHUP."""
+        processes = sorted(processes_of_session(self._process.pid), key=_is_java)
+        self.cpu_s = sum(map(_cpu_s, processes))
+        for pid in processes:
+            if pid not in spared:
+                kill_process(pid)
+        self._process.wait()
+
+    def _take(self, line: str) -> bool:
+        if not line.startswith(ANSWER):
+            return False
+        answer = json.loads(line.removeprefix(ANSWER))
+        self._answers[answer["number"]].put(answer)
+        return True
+
+    def _answer(self, number: int, timeout_s: float) -> dict[str, Any]:
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            try:
+                answer = self._answers[number].get(timeout=0.5)
+                del self._answers[number]
+                return answer
+            except queue.Empty:
+                assert self._process.poll() is None, f"the driver ended by itself:\n{self.output}"
+                assert time.monotonic() < deadline_s, f"the driver did not answer in {timeout_s:.0f} s:\n{self.output}"
+
+
+def processes_of_session(session: int) -> list[int]:
+    """The processes of a session that run now, also those whose parents have ended."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(int(path.parent.name))
+    return found
+
+
+def kill_process(pid: int) -> None:
+    """kill -9; nothing if it has ended."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _cpu_s(pid: int) -> float:
+    """User and system time, with that of children that it has waited for."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def _is_java(pid: int) -> bool:
+    try:
+        return b"java" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
+    except OSError:
+        return False

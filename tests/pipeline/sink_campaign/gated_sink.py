@@ -1,0 +1,138 @@
+"""Runs in Spark's Python processes: the sink, each of whose steps visits the campaign's gate keeper, who may hold the process there.
+
+`GatedSource` is the product's data source under another name. What it gives to tasks and to the processes that commit is of this module, so
+that each of them imports it, and the import puts a visit before or after every step of the protocol. The product knows nothing of it.
+
+A point is named `<phase>:<step>`: `plan`, `task`, `commit`, `abort`; POINTS lists them all.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from barnabas.spark.client.transaction import TransactionWriter
+from barnabas.spark.data_source import DefaultSource, StreamWriter
+from barnabas.spark.sink import protocol
+from barnabas.spark.sink.ledger import Ledger
+from tests.pipeline.sink_campaign import ablations
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+ADDRESS = "BARNABAS_TEST_GATES"
+"""The environment variable with the keeper's port on loopback. Without it nothing is visited."""
+KEEPER_TIMEOUT_S = 600.0
+POINTS = (
+    "plan:begin", "plan:generation", "plan:ended", "plan:aborted", "plan:adopted", "plan:end",
+    "task:begin", "task:opened", "task:written", "task:flushed", "task:ended", "task:end",
+    "commit:begin", "commit:bound", "commit:deciding", "commit:decided", "commit:ended", "commit:aborted", "commit:finishing",
+    "commit:finished", "commit:end",
+    "abort:begin", "abort:ended", "abort:end",
+)  # fmt: skip
+"""`plan:ended` is after each EndTxn of a plan, `plan:aborted` after each transaction that it aborts; so it is with the other phases.
+`commit:end` is before Spark writes its own commit log entry."""
+
+_phase = ""
+
+
+class GatedSource(DefaultSource):
+    """`format("gated")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "gated"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> GatedWriter:  # noqa: N802 (Spark's name)
+        writer = super().streamWriter(schema, overwrite)
+        return GatedWriter(writer._options, writer._plan)
+
+
+class GatedWriter(StreamWriter):
+    """The product's, in this module: what unpickles it imports the gates."""
+
+
+def visit(point: str, **facts: object) -> None:
+    """Returns when the keeper lets this process pass. A keeper that is gone holds nobody."""
+    port = os.environ.get(ADDRESS)
+    if port is None:
+        return
+    assert point in POINTS, point
+    try:
+        with socket.create_connection(("127.0.0.1", int(port)), timeout=KEEPER_TIMEOUT_S) as connection:
+            connection.sendall(json.dumps({"point": point, "pid": os.getpid(), **facts}).encode() + b"\n")
+            connection.recv(1)
+    except OSError:
+        pass
+
+
+def _as_phase(name: str, function: Callable[..., Any], facts_of: Callable[..., dict[str, object]]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def gated(*arguments: Any, **options: Any) -> Any:
+        global _phase
+        _phase = name
+        try:
+            facts = facts_of(*arguments)
+            visit(f"{name}:begin", **facts)
+            result = function(*arguments, **options)
+            visit(f"{name}:end", **facts)
+            return result
+        finally:
+            _phase = ""
+
+    return gated
+
+
+def _before(owner: Any, name: str, step: str) -> None:
+    function = getattr(owner, name)
+
+    @functools.wraps(function)
+    def gated(*arguments: Any, **options: Any) -> Any:
+        if _phase:
+            visit(f"{_phase}:{step}")
+        return function(*arguments, **options)
+
+    setattr(owner, name, gated)
+
+
+def _after(owner: Any, name: str, step: str | Callable[[], str]) -> None:
+    function = getattr(owner, name)
+
+    @functools.wraps(function)
+    def gated(*arguments: Any, **options: Any) -> Any:
+        result = function(*arguments, **options)
+        if _phase:
+            visit(f"{_phase}:{step if isinstance(step, str) else step()}")
+        return result
+
+    setattr(owner, name, gated)
+
+
+def _task_facts(_options: object, _plan: object, work: protocol.Work, *_: object) -> dict[str, object]:
+    return {"batch": work.batch, "partition": work.partition, "attempt": work.attempt}
+
+
+def _install() -> None:
+    ablations.install()
+    _after(Ledger, "begin_generation", "generation")
+    _after(Ledger, "adopt", "adopted")
+    _after(Ledger, "bind", "bound")
+    _before(Ledger, "decide", "deciding")
+    _after(Ledger, "decide", "decided")
+    _before(Ledger, "finish", "finishing")
+    _after(Ledger, "finish", "finished")
+    _after(TransactionWriter, "write", "written")
+    _after(TransactionWriter, "flush", "flushed")
+    _after(protocol, "end_transaction", "ended")
+    _after(protocol, "init_producer", lambda: "opened" if _phase == "task" else "aborted")
+    protocol.recover = _as_phase("plan", protocol.recover, lambda *_: {})
+    protocol.write = _as_phase("task", protocol.write, _task_facts)
+    protocol.commit = _as_phase("commit", protocol.commit, lambda _, batch, messages: {"batch": batch, "messages": len(messages)})
+    protocol.abort = _as_phase("abort", protocol.abort, lambda _, batch, messages: {"batch": batch, "messages": len(messages)})
+
+
+_install()
