@@ -11,7 +11,7 @@ import os
 import sys
 
 CLIENT_COMMANDS = frozenset(
-    "alter config consume context contexts create delete describe get group groups produce reset topic topics".split()  # noqa: SIM905
+    "alter completion config consume context contexts create delete describe get group groups produce reset topic topics".split()  # noqa: SIM905
 )
 """The first words of barnabas/cli/verbs.py, here too so that `serve` does not import them."""
 

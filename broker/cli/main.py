@@ -27,6 +27,8 @@ clients of any Kafka cluster (pip install 'barnabas[cli]'):
   produce       write records
   consume       print records
   group         list, describe, reset, delete, delete-offsets, remove-member
+  config        list, describe, set, delete: of topics, brokers, groups, client metrics
+  completion    of these commands, for bash, zsh and fish
   context       name clusters, and choose one
 
   --version     print the version

@@ -1,0 +1,1 @@
+"""`barnabas config`: a command a file; resources.py has what they share."""
