@@ -18,7 +18,7 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from tests.simulation.clients import Address
+from tests.simulation.clients import RETRIED, Address
 from tests.simulation.connection import LostError
 from tests.simulation.consumers import Fetcher
 from tests.simulation.history import Commit, History, Key
@@ -153,6 +153,8 @@ class ConsumerGroupMember(Fetcher):
             self._topic_ids = {topic.name: bytes(topic.topic_id) for topic in response.topics if not topic.error_code}
             if self.is_stopping:
                 return
+            if any(topic.error_code not in (ErrorCode.NONE, *RETRIED) for topic in response.topics):
+                await self.back_off()  # who is refused would ask again and again
         found = await self.ask(FindCoordinatorRequest(key=self._ledger.group, key_type=0), FIND_VERSION)
         if found.error_code == 0:
             self._coordinator = (found.host, found.port)

@@ -30,7 +30,7 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ADMIN, NODE, SCOUT = "admin", "node", "scout"
 PLAIN_USERS, SCRAM_USERS, TOKEN_USERS = ("bruno",), ("alice", "clara"), ("tina",)
 USERS = (*SCRAM_USERS, *PLAIN_USERS, *TOKEN_USERS)
-GROUP = "g"
+GROUPS = ("g", "k", "m")  # classic members, those of KIP-848, both
 VISITORS_COUNT = 2
 MAX_REAUTH_MS = (0, 700, 2_500)
 REFUSALS = frozenset(
@@ -45,7 +45,7 @@ class SecuredWorld(World):
     """One broker."""
 
     OPTIONS = " --security"
-    COMPACTED_SHARE = CONSUMER_GROUP_SHARE = MIXED_GROUP_SHARE = 0.0
+    COMPACTED_SHARE = 0.0
     OPEN_SHARE = 0.2  # of the seeds allow everything that no ACL has to do with
 
     # -- what it is made of --------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class SecuredWorld(World):
         visitors = [self._client(Visitor, f"visitor{index}") for index in range(VISITORS_COUNT)]
         clients = [*super()._make_clients(), self._client(Maker, "maker"), *visitors]
         self.warden = self._client(
-            Warden, "warden", topics=[FLUSHED, PLAIN], groups=[GROUP], made=MADE, hosts=[client.host for client in clients]
+            Warden, "warden", topics=[FLUSHED, PLAIN], groups=list(GROUPS), made=MADE, hosts=[client.host for client in clients]
         )
         for user in USERS:
             self.warden.add_account(self._accounts[user], has_password=user in SCRAM_USERS, has_tokens=user in TOKEN_USERS)
