@@ -13,14 +13,16 @@ COPY storage storage
 RUN python -m venv /opt/barnabas \
     && PIP_CONSTRAINT=/src/constraints.txt /opt/barnabas/bin/pip install --no-cache-dir --compile '.[cli]' \
     && /opt/barnabas/bin/python -m compileall -q /opt/barnabas/lib \
-    && cp config/container.properties config/entrypoint.sh /opt/barnabas/
+    && cp config/container.properties config/entrypoint.sh config/kafka-tool.sh /opt/barnabas/
 
 FROM python:3.12-slim
 COPY --from=build /opt/barnabas /opt/barnabas
 RUN groupadd --system --gid 1000 barnabas \
     && useradd --system --uid 1000 --gid barnabas --home-dir /var/lib/barnabas --create-home barnabas \
     && install -d -o barnabas -g barnabas /var/lib/kafka/data /etc/kafka/secrets /mnt/shared/config \
-    && install -d /etc/kafka/docker && ln -s /opt/barnabas/entrypoint.sh /etc/kafka/docker/run
+    && install -d /etc/kafka/docker /opt/kafka/bin && ln -s /opt/barnabas/entrypoint.sh /etc/kafka/docker/run \
+    && for tool in broker-api-versions configs console-consumer console-producer consumer-groups storage topics; do \
+        ln -s /opt/barnabas/kafka-tool.sh /opt/kafka/bin/kafka-$tool.sh; done
 
 # Folders, the user's id and the default CLUSTER_ID are those of Apache Kafka's image, so that its compose files and volumes serve here.
 # Settings come from a mounted server.properties, or else from container.properties, where `serve` is given no --config, and from KAFKA_…

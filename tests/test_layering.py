@@ -56,6 +56,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.cli.wire_client",
         "broker.security.tls",
         "broker.server.listener_security",
+        "broker.server.version",
         "config",
         "protocol",
     ),

@@ -15,6 +15,7 @@ from barnabas.cli.errors import DONE, FAILED, INTERRUPTED, USAGE, CommandError
 from broker.cli.one_line_parser import OneLineParser
 from config.properties import ConfigError
 
+KAFKA_TOOL = "kafka-tool"
 LIBRARIES = ("rich", "confluent_kafka", "yaml")
 RANGE = re.compile(r"-\d+:")
 INSTALL = "pip install 'barnabas[cli]'"
@@ -50,6 +51,10 @@ def make_parser(words: verbs.Words) -> OneLineParser:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments[:1] == [KAFKA_TOOL]:
+        from barnabas.cli.kafka_tools.run import run_tool
+
+        return run_tool(arguments[1:])
     found = verbs.find(arguments)
     if found is None:
         return _help(arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 import config.image
+from barnabas.cli.kafka_tools.run import TOOLS
 from config.loading import MOUNTED_VARIABLE, load_server_config
 from tests.packaging.apache_examples import EXAMPLES, JAAS, MOUNTED_PROPERTIES
 from tests.packaging.containers import ROOT, dockerfile_command, in_image
@@ -98,3 +100,9 @@ def test_entry_point_runs_programs_and_commands(words: tuple[str, ...], printed:
 
     environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     assert subprocess.run([ENTRY_POINT, *words], env=environ, capture_output=True, text=True, check=True).stdout == f"{printed}\n"
+
+
+def test_image_has_a_link_for_every_tool() -> None:
+    (names,) = re.findall(r"for tool in ([\w\- ]+); do", (ROOT / "Dockerfile").read_text())
+
+    assert {f"kafka-{name}" for name in names.split()} == {*TOOLS, "kafka-storage"}

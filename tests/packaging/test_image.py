@@ -36,7 +36,7 @@ def test_image_sets_nothing_that_could_be_taken_for_the_user_s() -> None:
 
     assert not [name for name in environ if name.startswith("KAFKA_")]
     home = environ[DEFAULTS_VARIABLE].rpartition("/")[0]
-    assert f"cp config/{IMAGE_DEFAULTS.name} config/entrypoint.sh {home}/" in (ROOT / "Dockerfile").read_text()
+    assert f"cp config/{IMAGE_DEFAULTS.name} config/entrypoint.sh config/kafka-tool.sh {home}/" in (ROOT / "Dockerfile").read_text()
     assert dockerfile_command("ENTRYPOINT") == [f"{home}/entrypoint.sh"] and dockerfile_command("CMD") == ["serve"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from barnabas.cli.errors import NotUnderstoodError
 from barnabas.cli.record_json import JsonRecord, from_line
@@ -13,6 +13,13 @@ from barnabas.cli.record_json import JsonRecord, from_line
 READ_BYTES = 1 << 16
 RECORD_BYTES_MAX = 1 << 30
 """Of input without a delimiter: librdkafka takes no larger message."""
+
+
+class LineParser(Protocol):
+    """Makes records of lines."""
+
+    def parse(self, line: bytes) -> JsonRecord:
+        """Raises NotUnderstoodError."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from barnabas.cli import arguments
 from barnabas.cli.connection import Connection, from_kafka, make
 from barnabas.cli.errors import DONE, CommandError, NotUnderstoodError, RefusedError
-from barnabas.cli.produce.lines import Reading, delimited
+from barnabas.cli.produce.lines import LineParser, Reading, delimited
 from barnabas.cli.record_json import JsonRecord
 from barnabas.cli.settings import resolve
 from barnabas.cli.topic_facts import check_topic
@@ -82,7 +82,7 @@ class Delivery:
         while self._producer.flush(FULL_WAIT_S):
             self._connection.check()
 
-    def send(self, reading: Reading, line: bytes) -> None:
+    def send(self, reading: LineParser, line: bytes) -> None:
         """Raises CommandError for a line that is not understood, or once a record is lost."""
         try:
             record = reading.parse(line)

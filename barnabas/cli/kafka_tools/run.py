@@ -1,0 +1,67 @@
+"""`barnabas kafka-tool NAME …`: what `kafka-topics.sh` and its like call in the container image, where no JVM is.
+
+A tool's module has `add_arguments(parser)` and `run(options) -> exit code`. As in Kafka, a command line that is not understood ends with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import NoReturn
+
+from barnabas.cli.errors import FAILED, CommandError
+from barnabas.cli.settings import Settings, resolve
+
+TOOLS = {
+    "kafka-broker-api-versions": "broker_api_versions",
+    "kafka-configs": "configs",
+    "kafka-console-consumer": "console_consumer",
+    "kafka-console-producer": "console_producer",
+    "kafka-consumer-groups": "consumer_groups",
+    "kafka-topics": "topics",
+}
+TIMEOUT_S = 60.0
+"""As long as Kafka's administrator waits (default.api.timeout.ms)."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(FAILED, f"{self.prog}: {message}; {self.prog} --help says more\n")
+
+
+def run_tool(arguments: list[str]) -> int:
+    """Run the tool that the first argument names; returns its exit code. Raises CommandError, ConfigError, OSError."""
+    name = arguments[0].removesuffix(".sh") if arguments else ""
+    if name not in TOOLS:
+        raise CommandError(f"there is no {name or 'name'}; there are {', '.join(TOOLS)}")
+    module = importlib.import_module(f"barnabas.cli.kafka_tools.{TOOLS[name]}")
+    parser = _Parser(prog=name, description=(module.__doc__ or "").partition("\n\n")[0], allow_abbrev=False)
+    module.add_arguments(parser)
+    code: int = module.run(parser.parse_args(arguments[1:]))
+    sys.stdout.flush()
+    return code
+
+
+def add_connection(parser: argparse.ArgumentParser, *config_options: str) -> None:
+    """How a tool reaches the cluster; `config_options` are further names of --command-config."""
+    parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT[,…]")
+    parser.add_argument("--command-config", *config_options, default="", metavar="FILE", help="properties of a client")
+
+
+def settings_of(options: argparse.Namespace, properties: list[str] | None = None) -> Settings:
+    """Those of the command line alone: neither contexts nor BARNABAS_… variables count."""
+    known = argparse.Namespace(
+        bootstrap_server=options.bootstrap_server,
+        command_config=options.command_config,
+        properties=[],
+        context="",
+        timeout=TIMEOUT_S,
+    )
+    settings = resolve(known, {})
+    given = dict(word.split("=", 1) for word in properties or () if "=" in word)
+    return (
+        settings
+        if not given
+        else Settings({**settings.librdkafka, **given}, settings.java, unread=settings.unread, timeout_s=settings.timeout_s)
+    )

@@ -1,0 +1,204 @@
+"""kafka-topics: list, describe, create, alter and delete topics."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from confluent_kafka.admin import NewPartitions, NewTopic, ResourceType
+
+from barnabas.cli.cluster_facts import INTERNAL, configs, is_default
+from barnabas.cli.connection import Connection
+from barnabas.cli.errors import DONE, FAILED, CommandError, NoBrokerError
+from barnabas.cli.kafka_tools.run import add_connection, settings_of
+from barnabas.cli.topic_facts import wait_until_seen
+from protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.uuids import uuid_to_text
+
+ACTIONS = ("list", "describe", "create", "alter", "delete")
+EXACTLY_ONE = "Command must include exactly one action: --list, --describe, --create, --alter or --delete"
+COLLISION = (
+    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. "
+    "To avoid issues it is best to use either, but not both."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    for action in ACTIONS:
+        add(f"--{action}", action="append_const", dest="actions", const=action)
+    add("--topic", action="append", metavar="TOPIC", help="a name; but for --create, regular expressions with commas between")
+    add("--partitions", type=int, metavar="N")
+    add("--replication-factor", type=int, metavar="N")
+    add("--replica-assignment", metavar="BROKER:BROKER,…", help="brokers of each partition")
+    add("--config", action="append", default=[], metavar="KEY=VALUE")
+    add("--if-not-exists", action="store_true")
+    add("--if-exists", action="store_true")
+    add("--exclude-internal", action="store_true")
+    add("--topics-with-overrides", action="store_true")
+    add("--under-replicated-partitions", action="store_true")
+    add("--unavailable-partitions", action="store_true")
+    add_connection(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    if len(options.actions or ()) != 1:
+        print(EXACTLY_ONE, file=sys.stderr)
+        return FAILED
+    (action,) = options.actions
+    if action in ("create", "alter", "delete") and not options.topic:
+        print(f'Missing required argument "[topic]" for --{action}', file=sys.stderr)
+        return FAILED
+    with Connection(settings_of(options)) as connection:
+        try:
+            ACTION[action](connection, options)
+        except NoBrokerError:
+            raise
+        except CommandError as e:
+            print(f"Error while executing topic command : {_cause(e)}")
+            return FAILED
+    return DONE
+
+
+def _list(connection: Connection, options: argparse.Namespace) -> None:
+    for name in _chosen(connection, options, must_exist=False):
+        print(name)
+
+
+def _describe(connection: Connection, options: argparse.Namespace) -> None:
+    names = _chosen(connection, options, must_exist=not options.if_exists)
+    settings = configs(connection, ResourceType.TOPIC, names) if names else {}
+    only: list[Callable[[Any], bool]] = []
+    if options.under_replicated_partitions:
+        only.append(lambda each: len(each.isr_nodes) < len(each.replica_nodes))
+    if options.unavailable_partitions:
+        only.append(lambda each: each.leader_id < 0)
+    for topic in _partitions(connection, names):
+        changed = [f"{entry.name}={entry.value}" for entry in settings[topic.name].values() if not is_default(entry)]
+        if options.topics_with_overrides and not changed:
+            continue
+        if not only:
+            replicas = len(topic.partitions[0].replica_nodes) if topic.partitions else 0
+            facts = [f"PartitionCount: {len(topic.partitions)}", f"ReplicationFactor: {replicas}", f"Configs: {','.join(sorted(changed))}"]
+            print("\t".join([f"Topic: {topic.name}", f"TopicId: {uuid_to_text(topic.topic_id)}", *facts]))
+        for each in [] if options.topics_with_overrides else topic.partitions:
+            if all(shows(each) for shows in only):
+                print(_line(topic.name, each))
+
+
+def _line(name: str, partition: Any) -> str:
+    def joined(nodes: Iterable[int] | None) -> str:
+        return "N/A" if nodes is None else ",".join(map(str, nodes))
+
+    facts = {
+        "Topic": name,
+        "Partition": partition.partition_index,
+        "Leader": "none" if partition.leader_id < 0 else partition.leader_id,
+        "Replicas": joined(partition.replica_nodes),
+        "Isr": joined(partition.isr_nodes),
+        "Elr": joined(getattr(partition, "eligible_leader_replicas", None)),
+        "LastKnownElr": joined(getattr(partition, "last_known_elr", None)),
+    }
+    return "\t" + "\t".join(f"{key}: {value}" for key, value in facts.items())
+
+
+def _partitions(connection: Connection, names: list[str]) -> list[Any]:
+    """Topics with their partitions in order: by DescribeTopicPartitions, in pages, or Metadata where a broker lacks that (KIP-966)."""
+    wire = connection.wire()
+    if not names:
+        return []
+    if not wire.serves(DescribeTopicPartitionsRequest):
+        topics = wire.request(MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])).topics
+        for topic in topics:
+            topic.partitions.sort(key=lambda each: each.partition_index)
+        return sorted(topics, key=lambda topic: str(topic.name))
+    found: dict[str, Any] = {}
+    cursor = None
+    while True:
+        answer = wire.request(DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names], cursor=cursor))
+        for topic in answer.topics:
+            if topic.name in found:
+                found[topic.name].partitions += topic.partitions
+            else:
+                found[topic.name] = topic
+        if answer.next_cursor is None:
+            return [found[name] for name in sorted(found)]
+        cursor = Cursor(topic_name=answer.next_cursor.topic_name, partition_index=answer.next_cursor.partition_index)
+        names = [name for name in names if name >= cursor.topic_name]
+
+
+def _create(connection: Connection, options: argparse.Namespace) -> None:
+    (name,) = options.topic[-1:]
+    if "." in name or "_" in name:
+        print(COLLISION)
+    config = dict(_config(word) for word in options.config)
+    if options.replica_assignment:
+        assignment = [[int(broker) for broker in each.split(":")] for each in options.replica_assignment.split(",")]
+        new = NewTopic(name, num_partitions=len(assignment), replica_assignment=assignment, config=config)
+    else:
+        new = NewTopic(name, num_partitions=options.partitions or -1, replication_factor=options.replication_factor or -1, config=config)
+    if options.if_not_exists and name in connection.metadata().topics:
+        return
+    try:
+        connection.results(connection.admin.create_topics([new], request_timeout=connection.timeout_s))
+    except CommandError as e:
+        if not (options.if_not_exists and str(e).startswith("TOPIC_ALREADY_EXISTS")):
+            raise
+        return
+    wait_until_seen(connection, lambda topics: name in topics)
+    print(f"Created topic {name}.")
+
+
+def _alter(connection: Connection, options: argparse.Namespace) -> None:
+    if options.partitions is None:
+        raise CommandError("--alter changes the number of --partitions; kafka-configs changes configurations")
+    names = _chosen(connection, options, must_exist=not options.if_exists)
+    new = [NewPartitions(name, options.partitions) for name in names]
+    if new:
+        connection.results(connection.admin.create_partitions(new, request_timeout=connection.timeout_s))
+
+
+def _delete(connection: Connection, options: argparse.Namespace) -> None:
+    names = _chosen(connection, options, must_exist=not options.if_exists)
+    if names:
+        connection.results(connection.admin.delete_topics(names, request_timeout=connection.timeout_s))
+
+
+ACTION: dict[str, Callable[[Connection, argparse.Namespace], None]] = {
+    "list": _list,
+    "describe": _describe,
+    "create": _create,
+    "alter": _alter,
+    "delete": _delete,
+}
+
+
+def _chosen(connection: Connection, options: argparse.Namespace, *, must_exist: bool) -> list[str]:
+    """The topics that --topic names, sorted. Raises CommandError if there is none and one has to be."""
+    names = sorted(connection.metadata().topics)
+    if options.topic:
+        text = options.topic[-1]
+        try:
+            pattern = re.compile(text.strip().strip("'\"").replace(",", "|"))
+        except re.error as e:
+            raise CommandError(f"{text} is an invalid regex.") from e
+        names = [name for name in names if pattern.fullmatch(name)]
+        if must_exist and not names:
+            raise CommandError(f"Topic '{text}' does not exist as expected")
+    return [name for name in names if not (options.exclude_internal and name in INTERNAL)]
+
+
+def _config(word: str) -> tuple[str, str]:
+    key, equals, value = word.partition("=")
+    if not equals:
+        raise CommandError('requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".')
+    return key, value
+
+
+def _cause(error: CommandError) -> str:
+    """The broker's words, without the error's name before them."""
+    return re.sub(r"^[A-Z_]+: ", "", str(error))

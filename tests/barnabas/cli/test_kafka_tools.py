@@ -1,0 +1,148 @@
+"""Apache Kafka's tools by their names, at servers of both kinds: output and exit codes are those of Kafka's own tools (4.3.1)."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.barnabas.cli.conftest import Command
+from tests.support.kafka import java_tool
+from tests.support.process import checkout
+
+TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
+
+
+class Tool:
+    """Calls `kafka-NAME.sh …` in this process."""
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        self.address = ("--bootstrap-server", command.bootstrap)
+
+    def __call__(self, name: str, *words: str, stdin: str = "") -> tuple[int, str, str]:
+        done = self._command("kafka-tool", f"kafka-{name}.sh", *self.address, *words, stdin=stdin)
+        return done.code, done.out, done.err
+
+
+@pytest.fixture
+def tool(command: Command) -> Tool:
+    return Tool(command)
+
+
+def test_topics(tool: Tool, topic_name: str) -> None:
+    dotted = f"{topic_name}.dotted"
+    created = tool("topics", "--create", "--topic", topic_name, "--partitions", "2", "--config", "retention.ms=1000000")
+    assert created == (0, f"Created topic {topic_name}.\n", "")
+    again = tool("topics", "--create", "--topic", topic_name)
+    assert again == (1, f"Error while executing topic command : Topic '{topic_name}' already exists.\n", "")
+    assert tool("topics", "--create", "--topic", topic_name, "--if-not-exists") == (0, "", "")
+    assert tool("topics", "--create", "--topic", dotted)[1].startswith("WARNING: Due to limitations in metric names, topics with a period")
+    assert tool("topics", "--list", "--topic", f"{topic_name}.*") == (0, f"{topic_name}\n{dotted}\n", "")
+    assert tool("topics", "--alter", "--topic", topic_name, "--partitions", "3") == (0, "", "")
+
+    ours, kafka_s = (
+        tool("topics", "--describe", "--topic", topic_name),
+        java_tool(TOPIC_COMMAND, *tool.address, "--describe", "--topic", topic_name),
+    )
+    assert (ours[0], ours[1]) == (kafka_s.returncode, kafka_s.stdout) and ours[1].count("\n") == 4
+
+    missing = f"Error while executing topic command : Topic 'none-{topic_name}' does not exist as expected\n"
+    assert tool("topics", "--describe", "--topic", f"none-{topic_name}")[:2] == (1, missing)
+    assert tool("topics", "--delete", "--topic", f"none-{topic_name}")[:2] == (1, missing)
+    assert tool("topics", "--delete", "--topic", f"none-{topic_name}", "--if-exists")[:2] == (0, "")
+    assert tool("topics", "--delete", "--topic", dotted) == (0, "", "")
+    assert tool("topics")[0] == 1
+
+
+def test_console_producer_and_consumer(tool: Tool, topic_name: str) -> None:
+    tool("topics", "--create", "--topic", topic_name, "--partitions", "1")
+    plain = tool("console-producer", "--topic", topic_name, stdin="a\n\n")
+    keyed = ("--property", "parse.key=true", "--property", "key.separator=:", "--property", "null.marker=NIL")
+    assert (plain[0], tool("console-producer", "--topic", topic_name, *keyed, stdin="k:v:w\nNIL:NIL\n")[0]) == (0, 0)
+    refused = tool("console-producer", "--topic", topic_name, *keyed, stdin="no separator\n")
+    assert refused[0] == 1 and "No key separator found" in refused[2]
+
+    from_beginning = ("--topic", topic_name, "--from-beginning")
+    assert tool("console-consumer", *from_beginning, "--max-messages", "2") == (0, "a\n\n", "Processed a total of 2 messages\n")
+    all_of_it = (
+        "--property",
+        "print.key=true",
+        "--property",
+        "print.offset=true",
+        "--property",
+        "print.headers=true",
+        "--timeout-ms",
+        "1500",
+    )
+    code, out, err = tool("console-consumer", *from_beginning, *all_of_it)
+    lines = [
+        "Offset:0\tNO_HEADERS\tnull\ta",
+        "Offset:1\tNO_HEADERS\tnull\t",
+        "Offset:2\tNO_HEADERS\tk\tv:w",
+        "Offset:3\tNO_HEADERS\tnull\tnull",
+    ]
+    assert (code, out.splitlines(), err) == (0, lines, "Processed a total of 4 messages\n")
+    at_two = ("--topic", topic_name, "--partition", "0", "--offset", "2", "--max-messages", "1")
+    assert tool("console-consumer", *at_two)[1] == "v:w\n"
+
+
+def test_groups(tool: Tool, topic_name: str) -> None:
+    tool("topics", "--create", "--topic", topic_name, "--partitions", "1")
+    tool("console-producer", "--topic", topic_name, stdin="a\nb\nc\n")
+    group = f"group-{topic_name}"
+    assert tool("console-consumer", "--topic", topic_name, "--from-beginning", "--group", group, "--max-messages", "2")[1] == "a\nb\n"
+
+    assert group in tool("consumer-groups", "--list")[1].splitlines()
+    code, out, err = tool("consumer-groups", "--describe", "--group", group)
+    assert (code, err) == (0, f"\nConsumer group '{group}' has no active members.\n")
+    kafka_s = java_tool("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *tool.address, "--describe", "--group", group)
+    assert [line.rstrip() for line in out.splitlines()] == [line.rstrip() for line in kafka_s.stdout.splitlines()]
+    assert out.splitlines()[-1].split() == [group, topic_name, "0", "2", "3", "1", "-", "-", "-"]
+    assert tool("consumer-groups", "--delete", "--group", group)[:2] == (
+        0,
+        f"Deletion of requested consumer groups ('{group}') was successful.\n",
+    )
+    assert tool("consumer-groups", "--describe", "--group", group)[0] == 1
+
+
+def test_configs(tool: Tool, topic_name: str) -> None:
+    tool("topics", "--create", "--topic", topic_name, "--partitions", "1")
+    altered = tool("configs", "--alter", "--topic", topic_name, "--add-config", "retention.ms=5,cleanup.policy=[compact,delete]")
+    assert altered == (0, f"Completed updating config for topic {topic_name}.\n", "")
+
+    ours = tool("configs", "--describe", "--topic", topic_name)[1]
+    kafka_s = java_tool("kafka.admin.ConfigCommand", *tool.address, "--describe", "--topic", topic_name)
+    ours_sorted, kafka_sorted = (re.sub(r"synonyms=.*", "", text).splitlines() for text in (ours, kafka_s.stdout))
+    assert sorted(ours_sorted) == sorted(kafka_sorted) and len(ours_sorted) == 3
+    tool("configs", "--alter", "--entity-type", "topics", "--entity-name", topic_name, "--delete-config", "retention.ms,cleanup.policy")
+    assert tool("configs", "--describe", "--entity-type", "topics", "--entity-name", topic_name)[1].count("\n") == 1
+
+
+def test_api_versions_and_no_broker(tool: Tool) -> None:
+    code, out, _ = tool("broker-api-versions")
+    assert code == 0 and re.match(r"\S+:\d+ \(id: \d+ rack: null isFenced: false\) -> \(\n\tProduce\(0\): 0 to 13 \[usable: 13\],\n", out)
+    assert out.endswith(")\n")
+    tool.address = ("--bootstrap-server", "localhost:1")
+    assert tool("topics", "--list")[0] != 0 and tool("broker-api-versions")[0] != 0
+
+
+def test_a_link_to_the_script_is_a_tool(tmp_path: Path) -> None:
+    """As in the image: the link's name says which."""
+    program, link = tmp_path / "barnabas", tmp_path / "kafka-storage.sh"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m barnabas "$@"\n')
+    program.chmod(0o755)
+    link.symlink_to(checkout() / "config" / "kafka-tool.sh")
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    made = subprocess.run([link, "random-uuid"], env=environ, cwd=checkout(), capture_output=True, text=True, check=True)
+
+    assert re.fullmatch(r"[\w-]{22}\n", made.stdout)
+    unknown = subprocess.run(
+        [program, "kafka-tool", "kafka-acls.sh"], env=environ, cwd=checkout(), capture_output=True, text=True, check=False
+    )
+    assert unknown.returncode == 1 and "there is no kafka-acls" in unknown.stderr
