@@ -247,6 +247,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "storage.disk",
         "storage.errors",
         "storage.files",
+        "storage.meta_properties",
         "protocol",
         "config",
     ),

@@ -23,6 +23,7 @@ from broker.cli.secured_folder import (
 )
 from config.server import ServerConfig
 from storage.files import replace_file
+from storage.meta_properties import read_meta_properties
 
 SETTINGS_FILE = "security.properties"
 HOST = "localhost"
@@ -47,7 +48,8 @@ def format_secured(config: ServerConfig, cluster_id: str, directory: Path) -> No
     and ConfigError for files without passwords."""
     from broker.cli.formatter import FormatOptions, format_node
 
-    users = read_passwords(directory, directory / SETTINGS_FILE).scram_users()
+    is_new = read_meta_properties(Path(config.metadata_log_dir)) is None
+    users = read_passwords(directory, directory / SETTINGS_FILE).scram_users() if is_new else ()
     asked = FormatOptions(cluster_id, ignore_formatted=True, scram_users=users)
     format_node(config, asked, random_bytes=os.urandom, now_ms=_now_ms(), say=_say_nothing)
 

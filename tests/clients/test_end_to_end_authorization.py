@@ -101,6 +101,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster
         "listener.name.sasl_ssl.ssl.keystore.type": "PEM",
         "listener.name.sasl_ssl.ssl.keystore.location": str(keys),
         "listener.name.sasl_ssl.plain.sasl.jaas.config": f"{PLAIN_MODULE} required {users};",
+        "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;",  # Kafka asks for one of each
         "listener.name.ssl.ssl.client.auth": "required",
         "offsets.topic.num.partitions": "1",
         "group.min.session.timeout.ms": "100",  # as BaseConsumerTest

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Producer
 
+from config.loading import read_properties
+from tests.broker.test_cluster_command import Up, up  # noqa: F401
+from tests.broker.test_cluster_command_secured import send
+from tests.broker.test_secure_command import run
 from tests.support.broker import BrokerProcess
 from tests.support.cluster import Cluster
 from tests.support.java_host import JavaHost
@@ -22,8 +26,9 @@ from tests.support.token_endpoint import AUDIENCE, AUTHORITY, CLIENT, ISSUER, KE
 PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 MODULE = f"{PACKAGE}.OAuthBearerLoginModule"
 TRUST = f'ssl.truststore.type="PEM" ssl.truststore.location="{AUTHORITY}"'
-TOKEN_S = 6
+TOKEN_S = 8
 """Three nodes and four rounds of half a token's time."""
+FILE = "client.properties"
 LAUNCHER = checkout() / "barnabas" / "__main__.py"
 
 
@@ -55,6 +60,7 @@ def test_nodes_replicate_beyond_the_end_of_their_tokens(tmp_path: Path) -> None:
             **login(prefix, endpoint),
             "sasl.login.refresh.window.factor": "0.5",  # before the sessions are renewed, however slow the machine is
             "sasl.login.refresh.window.jitter": "0.0",
+            "sasl.oauthbearer.clock.skew.seconds": "0",
         }
         with Cluster(tmp_path, secure="SASL_SSL", settings=settings) as cluster:
             cluster.create_topic("tokens", partitions=3)
@@ -71,8 +77,43 @@ def test_nodes_replicate_beyond_the_end_of_their_tokens(tmp_path: Path) -> None:
             assert set(endpoint.issued) == {CLIENT}
             assert [form["scope"] for _, _, form in endpoint.requests] == [[SCOPE]] * len(endpoint.requests)
             logs = "".join(node.log_path.read_text() for node in cluster.nodes.values())
-            assert [line for line in logs.splitlines() if "login failed" in line or "session" in line.lower()] == []
+            assert [line for line in logs.splitlines() if "login failed" in line or "is refused" in line] == [], "an old token was shown"
             assert SECRET not in logs
+
+
+def test_the_folder_of_a_secured_cluster_may_be_changed_to_tokens(up: Callable[..., Up], tmp_path: Path) -> None:  # noqa: F811
+    """Its nodes read DIR/security.properties: no secret is in a command line."""
+    folder = tmp_path / "cluster"
+    words = ("--secure", "--brokers", "2", "--directory", str(folder), "--port")
+    first = up(*words, "0")
+    assert send(folder, "client", "orders") is None
+    assert first.end() == (0, "")
+    prefix = "listener.name.sasl_ssl.oauthbearer."
+    with TokenEndpoint() as endpoint:
+        more = {
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512,OAUTHBEARER",
+            "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+            "super.users": f"User:admin;User:barnabas-node;User:{CLIENT}",
+            **validation(prefix, endpoint),
+            **login(prefix, endpoint),
+        }
+        with (folder / "security.properties").open("a") as file:
+            file.writelines(f"{name}={value}\n" for name, value in more.items())
+        path = folder / "client.properties"
+        before = read_properties(path)["bootstrap.servers"]
+        command_config(path, before, login("", endpoint) | _trust(folder) | {"security.protocol": "SASL_SSL"})
+        started = up(*words, "0")
+        assert read_properties(path)["bootstrap.servers"] == started.bootstrap != before
+        assert run("secure", "add-user", "alice", "--write", "orders", "--directory", str(folder)).returncode == 0
+        assert status(path).stdout.count(" alive ") == 2
+        assert send(folder, "alice", "orders") is None, "not all replicas have it"
+        assert set(endpoint.issued) == {CLIENT}
+        assert SECRET not in Path(f"/proc/{started.process.pid}/cmdline").read_text()
+        assert started.end() == (0, "")
+
+
+def _trust(folder: Path) -> dict[str, str]:
+    return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(folder / "ca.pem")}
 
 
 def _client(cluster: Cluster) -> dict[str, str]:
@@ -108,9 +149,12 @@ def provided(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TokenEn
         broker.stop()
 
 
-def command_config(tmp_path: Path, provided: tuple[TokenEndpoint, int], properties: Mapping[str, str]) -> Path:
-    path = tmp_path / "client.properties"
-    settings = {"bootstrap.servers": f"127.0.0.1:{provided[1]}", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+def servers(provided: tuple[TokenEndpoint, int]) -> str:
+    return f"127.0.0.1:{provided[1]}"
+
+
+def command_config(path: Path, servers: str, properties: Mapping[str, str]) -> Path:
+    settings = {"bootstrap.servers": servers, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
     path.write_text("".join(f"{name}={value}\n" for name, value in (settings | dict(properties)).items()))
     return path
 
@@ -127,7 +171,7 @@ def test_a_command_fetches_one_token_also_when_the_provider_is_away_for_a_moment
     before = len(endpoint.issued)
     endpoint.statuses = [503, 500]
 
-    done = status(command_config(tmp_path, provided, login("", endpoint)))
+    done = status(command_config(tmp_path / FILE, servers(provided), login("", endpoint)))
 
     assert (done.returncode, done.stderr) == (0, "")
     assert " alive " in done.stdout
@@ -143,7 +187,7 @@ def test_the_properties_count_before_the_options_and_may_be_encoded(tmp_path: Pa
         "sasl.oauthbearer.header.urlencode": "true",
     }
 
-    status(command_config(tmp_path, provided, properties))
+    status(command_config(tmp_path / FILE, servers(provided), properties))
 
     _, headers, form = endpoint.requests[-1]
     assert headers["Authorization"] == "Basic YSUzQWIrYzpzZWNyZXQrb2YrdGhlK25vZGU=", "a%3Ab+c:secret+of+the+node"
@@ -164,7 +208,7 @@ def test_what_cannot_be_is_one_line_without_a_secret(
 ) -> None:
     properties = login("", provided[0]) | {"sasl.login.retry.backoff.max.ms": "0"} | changes
 
-    done = status(command_config(tmp_path, provided, properties))
+    done = status(command_config(tmp_path / FILE, servers(provided), properties))
 
     assert done.returncode == 1
     assert why in done.stderr and len(done.stderr.splitlines()) == 1
@@ -181,13 +225,13 @@ def test_a_token_may_be_in_a_file(tmp_path: Path, provided: tuple[TokenEndpoint,
     (tmp_path / "token").write_text(json.loads(answer)["access_token"] + "\n")
     properties = login("", endpoint) | {"sasl.oauthbearer.token.endpoint.url": (tmp_path / "token").as_uri()}
 
-    assert " alive " in status(command_config(tmp_path, provided, properties)).stdout
+    assert " alive " in status(command_config(tmp_path / FILE, servers(provided), properties)).stdout
 
 
 def test_kafkas_own_tool_logs_in_by_the_same_file(tmp_path: Path, provided: tuple[TokenEndpoint, int], java_host: JavaHost) -> None:
     """In a process of its own: Kafka's client takes addresses of providers from a system property."""
     endpoint, port = provided
-    path = command_config(tmp_path, provided, login("", endpoint))
+    path = command_config(tmp_path / FILE, servers(provided), login("", endpoint))
     before = len(endpoint.issued)
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={endpoint.url}{TOKEN_PATH}"
     words = ["--bootstrap-server", f"127.0.0.1:{port}", "--command-config", str(path), "--list"]
