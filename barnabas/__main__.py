@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import sys
 
-CLIENT_COMMANDS = frozenset(
-    "alter completion config consume context contexts create delete describe get group groups produce reset topic topics".split()  # noqa: SIM905
-)
+CLIENT_COMMANDS = frozenset({
+    "acl", "acls", "alter", "completion", "config", "consume", "context", "contexts", "create", "delete", "describe", "get", "group",
+    "groups", "produce", "reset", "topic", "topics", "user", "users",
+})  # fmt: skip
 """The first words of barnabas/cli/verbs.py, here too so that `serve` does not import them."""
 
 

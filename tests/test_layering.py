@@ -54,6 +54,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.cli.client_security",
         "broker.cli.one_line_parser",
         "broker.cli.wire_client",
+        "broker.security.authorizer.acl_codes",
         "broker.security.tls",
         "broker.server.listener_security",
         "broker.server.version",

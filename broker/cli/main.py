@@ -28,6 +28,8 @@ clients of any Kafka cluster (pip install 'barnabas[cli]'):
   consume       print records
   group         list, describe, reset, delete, delete-offsets, remove-member
   config        list, describe, set, delete: of topics, brokers, groups, client metrics
+  acl           list, create, delete
+  user          list, create, set-password, delete
   completion    of these commands, for bash, zsh and fish
   context       name clusters, and choose one
 

@@ -22,6 +22,12 @@ from tests.support.process import ServerProcess
 __all__ = ["topic_name"]
 
 
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+
+
 @dataclass(frozen=True)
 class Result:
     """What a command printed, and its exit code."""
@@ -80,7 +86,7 @@ def server_process(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     kind: type[ServerProcess] = {"barnabas": BrokerProcess, "kafka": KafkaServer}[request.param]
     if kind is KafkaServer:
         kafka_jars()
-    process = kind(tmp_path_factory.mktemp(request.param))
+    process = kind(tmp_path_factory.mktemp(request.param), AUTHORIZER)
     process.start()
     yield process
     process.stop()

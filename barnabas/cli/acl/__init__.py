@@ -1,0 +1,1 @@
+"""`barnabas acl`: a command a file; rules.py has what they share."""

@@ -1,0 +1,1 @@
+"""`barnabas user`: a command a file; SCRAM credentials of users (KIP-554)."""
