@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -27,15 +28,19 @@ def main(options_file: str, topic: str, rows_count: str) -> int:
 
     reader = spark.read.format("barnabas").options(**brokers).option("subscribe", topic).option("includeHeaders", "true")
     columns = "cast(key as string) as key", "cast(value as string) as value", "topic", "partition", "headers[0].key as header"
-    loaded = reader.load()
-    loaded.explain(extended=True)  # its plans must not show an option that is secret
-    found = loaded.selectExpr(*columns, "timestampType").collect()
+    found = reader.load().selectExpr(*columns, "timestampType").collect()
     print("rows", sorted((int(row.key), int(row.value)) for row in found))
     print("places", sorted({(row.topic, row.partition, row.header, row.timestampType) for row in found}))
     try:
         spark.read.format("barnabas").options(**brokers).option("subscribe", "missing").load().collect()
     except Exception as error:
         print("refusal", " ".join(str(error).split()))
+    source = spark.readStream.format("barnabas").options(**brokers).option("subscribe", topic)
+    sink = source.load().select("key", "value").writeStream.format("barnabas").options(**brokers).option("topic", topic)
+    with tempfile.TemporaryDirectory() as checkpoint:
+        stream = sink.option("id", "write-stream").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        stream.awaitTermination()
+        stream.explain(extended=True)  # the plan of a stream has the options of its sink: it must show none that is secret
     spark.stop()
     return 0
 

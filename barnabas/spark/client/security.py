@@ -161,6 +161,11 @@ def _load_key(context: ssl.SSLContext, texts: Mapping[str, str]) -> None:
     if location is not None:
         _load_key_file(context, location, texts, KEY_LOCATION)
         return
+    if "ENCRYPTED" not in str(key):  # redaction looks for words as password, in names and in texts: a key has none of them
+        raise OptionError(
+            f"{KEY_TEXT} is not encrypted, and Spark shows it in plans and event logs: encrypt it and set {KEY_PASSWORD}, which Spark "
+            f"redacts, or give a file by {KEY_LOCATION}"
+        )
     if KEY_CHAIN not in texts:
         raise OptionError(f"{KEY_TEXT} needs the certificates of the key in {KEY_CHAIN}")
     with _memory_file(f"{key}\n{texts[KEY_CHAIN]}\n".encode()) as path:

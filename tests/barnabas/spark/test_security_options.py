@@ -55,7 +55,8 @@ def test_options_are_kept_by_source_and_sink_and_pickled_without_being_shown() -
         (TLS | {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": "/no/file"}, "/no/file cannot be read: No such file"),
         (TLS | {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": SECRET}, "has no certificates in PEM"),
         (TLS | {"kafka.ssl.endpoint.identification.algorithm": "http"}, "it is https, or empty"),
-        (TLS | {"kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.key": SECRET}, "needs the certificates of the key in"),
+        (TLS | {"kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.key": "ENCRYPTED"}, "needs the certificates of the key in"),
+        (TLS | {"kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.key": SECRET}, "is not encrypted, and Spark shows it in plans"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_named_without_a_secret(options: dict[str, str], why: str) -> None:
@@ -74,8 +75,9 @@ def test_certificates_and_keys_are_texts_or_files(authority: Authority, pair: Ke
     files = types | {"kafka.ssl.truststore.location": str(trusted), "kafka.ssl.keystore.location": str(own)}
     texts = types | {
         "kafka.ssl.truststore.certificates": authority.pair.certificate,
-        "kafka.ssl.keystore.key": pair.key,
+        "kafka.ssl.keystore.key": encrypted(pair.key),
         "kafka.ssl.keystore.certificate.chain": pair.certificate,
+        "kafka.ssl.key.password": SECRET,
     }
 
     assert isinstance(read_security(files), Security)
@@ -85,11 +87,9 @@ def test_certificates_and_keys_are_texts_or_files(authority: Authority, pair: Ke
 
 
 def test_an_encrypted_key_needs_its_password_and_its_own_certificate(authority: Authority, pair: KeyPair) -> None:
-    key = load_pem_private_key(pair.key.encode(), None)
-    encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(SECRET.encode())).decode()
     options = TLS | {
         "kafka.ssl.keystore.type": "PEM",
-        "kafka.ssl.keystore.key": encrypted,
+        "kafka.ssl.keystore.key": encrypted(pair.key),
         "kafka.ssl.keystore.certificate.chain": pair.certificate,
     }
 
@@ -98,4 +98,10 @@ def test_an_encrypted_key_needs_its_password_and_its_own_certificate(authority: 
         with pytest.raises(OptionError, match=r"cannot be opened \(kafka.ssl.key.password\)"):
             read_security(options | {"kafka.ssl.key.password": password})
     with pytest.raises(OptionError, match="does not belong to the first certificate"):
-        read_security(options | {"kafka.ssl.keystore.key": authority.pair.key})
+        read_security(options | {"kafka.ssl.keystore.key": encrypted(authority.pair.key), "kafka.ssl.key.password": SECRET})
+
+
+def encrypted(key: str) -> str:
+    """The private key in PEM, opened by SECRET."""
+    encryption = BestAvailableEncryption(SECRET.encode())
+    return load_pem_private_key(key.encode(), None).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption).decode()
