@@ -14,7 +14,8 @@ from confluent_kafka import Consumer, KafkaError, Producer
 
 from config.loading import read_properties
 from tests.broker.test_cluster_command import TIMEOUT_S, Up, has_internal_topics, report, status, up, wait_for_report  # noqa: F401
-from tests.broker.test_secure_command import librdkafka, run
+from tests.broker.test_secure_command import librdkafka
+from tests.support.commands import run_here
 from tests.support.ports import neighbours
 
 PRIVATE = {"ca.key", "server.pem", "node.pem", "client.properties", "librdkafka.properties", "security.properties", "alice.properties"}
@@ -52,7 +53,7 @@ def test_a_secured_cluster_is_begun_told_of_used_and_comes_back_on_other_ports_w
     first = up("--secure", "--directory", str(folder), "--port", str(neighbours(3)))
     said = [first.line, *(first.process.stdout.readline() for _ in range(4))]  # type: ignore[union-attr]
     assert said[2].startswith(f"connect:   {folder / 'client.properties'} ")
-    assert run("secure", "add-user", "alice", "--write", "orders", "--directory", str(folder)).returncode == 0
+    assert run_here("secure", "add-user", "alice", "--write", "orders", "--directory", str(folder)).returncode == 0
     known = wait_for_report(has_internal_topics, "--directory", str(folder))
     assert [(broker["id"], broker["is_fenced"]) for broker in known["brokers"]] == [(1, False), (2, False), (3, False)]
     assert [voter["id"] for voter in known["quorum"]["voters"]] == [1, 2, 3]
@@ -80,7 +81,7 @@ def test_a_secured_cluster_is_begun_told_of_used_and_comes_back_on_other_ports_w
 def test_its_secrets_are_for_this_user_alone_and_it_ends_with_its_pipe(up: Callable[..., Up], tmp_path: Path) -> None:  # noqa: F811
     cluster = up("--ephemeral", "--secure", "--brokers", "1")
     folder = Path(json.loads(cluster.line)["ca_file"]).parent
-    assert run("secure", "add-user", "alice", "--directory", str(folder)).returncode == 0
+    assert run_here("secure", "add-user", "alice", "--directory", str(folder)).returncode == 0
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*") if path.name in PRIVATE}
     assert modes == dict.fromkeys(PRIVATE, 0o600)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -115,7 +116,7 @@ def test_a_folder_stays_what_it_was_begun_as(
 
 def test_the_folder_of_secure_init_is_no_cluster_s(up: Callable[..., Up], tmp_path: Path) -> None:  # noqa: F811
     folder = tmp_path / "made"
-    assert run("secure", "init", str(folder)).returncode == 0
+    assert run_here("secure", "init", str(folder)).returncode == 0
 
     _, errors = up("--secure", "--directory", str(folder)).process.communicate(timeout=TIMEOUT_S)
 

@@ -14,7 +14,8 @@ from cryptography import x509
 
 from broker.cli.authority import CERTIFICATE_DAYS, Authority, AuthorityError, KeyPair, common_name, hosts_of, read_certificate
 from config.loading import read_properties
-from tests.broker.test_secure_command import Secured, librdkafka, run, run_init
+from tests.broker.test_secure_command import Secured, librdkafka
+from tests.support.commands import run_here
 from tests.support.ports import neighbours
 
 DAY_MS = 86_400_000
@@ -22,10 +23,15 @@ DAY_MS = 86_400_000
 
 def renew(directory: Path, *words: str) -> str:
     """What it says; on one line of standard error if it fails."""
-    done = run("secure", "renew", str(directory), *words)
+    done = run_here("secure", "renew", str(directory), *words)
     assert (done.returncode == 0) == (done.stderr == ""), done.stderr
     assert len(done.stderr.splitlines()) <= 1
     return done.stdout + done.stderr
+
+
+def init(directory: Path, *words: str) -> None:
+    done = run_here("secure", "init", str(directory), *words)
+    assert done.returncode == 0, done.stderr
 
 
 def certificates(directory: Path) -> dict[str, x509.Certificate]:
@@ -56,7 +62,7 @@ class Running:
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
     directory = tmp_path / "made"
-    run_init(directory, "--port", str(neighbours(2)))
+    init(directory, "--port", str(neighbours(2)))
     broker = Running(directory)
     broker.node.start()
     yield broker
@@ -74,7 +80,7 @@ def trusts(directory: Path, running: Running) -> bool:
 
 def test_every_node_has_new_keys_of_the_same_name_for_its_hosts_and_further_ones(tmp_path: Path) -> None:
     directory = tmp_path / "made"
-    run_init(directory, "--nodes", "2", "--host", "one.example", "--host", "two.example")
+    init(directory, "--nodes", "2", "--host", "one.example", "--host", "two.example")
     before, authority = certificates(directory), (directory / "ca.pem").read_text()
 
     said = renew(directory, "--host", "other.example", "--host", "10.0.0.7")
@@ -110,7 +116,7 @@ def test_another_authority_comes_in_three_steps_while_a_client_is_at_work(runnin
     directory, old = running.directory, tmp_path / "old"
     old.mkdir()
     (old / "ca.pem").write_text((directory / "ca.pem").read_text())
-    assert run("secure", "add-user", "alice", "--write", "orders", "--directory", str(directory)).returncode == 0
+    assert run_here("secure", "add-user", "alice", "--write", "orders", "--directory", str(directory)).returncode == 0
     assert "--authority trust makes it" in renew(directory, "--authority", "change")
     assert "--authority change\n" in renew(directory, "--authority", "trust")
     both = (directory / "ca.pem").read_text()
@@ -154,7 +160,7 @@ def test_another_authority_comes_in_three_steps_while_a_client_is_at_work(runnin
 
 def test_an_interrupted_step_is_completed_when_it_is_given_again(tmp_path: Path) -> None:
     directory = tmp_path / "made"
-    run_init(directory)
+    init(directory)
     renew(directory, "--authority", "trust")
     trusted = (directory / "ca.pem").read_text()
     renew(directory, "--authority", "trust")
@@ -172,7 +178,7 @@ def test_an_interrupted_step_is_completed_when_it_is_given_again(tmp_path: Path)
 
 def test_certificates_that_somebody_added_to_the_trusted_ones_stay(tmp_path: Path) -> None:
     directory, other = tmp_path / "made", Authority("of somebody", 0).pair.certificate
-    run_init(directory)
+    init(directory)
     (directory / "ca.pem").write_text((directory / "ca.pem").read_text() + other)
     for words in (["trust"], ["change", "--at-once"], ["drop", "--at-once"]):
         renew(directory, "--authority", *words)
@@ -192,7 +198,7 @@ def test_what_cannot_be_is_one_line_and_changes_nothing(
     tmp_path: Path, words: list[str], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = tmp_path / "made"
-    run_init(directory)
+    init(directory)
     monkeypatch.chdir(directory)
     before = certificates(directory)
 

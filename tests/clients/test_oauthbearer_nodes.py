@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -13,13 +12,12 @@ from confluent_kafka import KafkaError, Producer
 from config.loading import read_properties
 from tests.broker.test_cluster_command import Up, up  # noqa: F401
 from tests.broker.test_cluster_command_secured import send
-from tests.broker.test_secure_command import run
 from tests.support.broker import BrokerProcess
 from tests.support.cluster import Cluster
+from tests.support.commands import run_here
 from tests.support.java_host import JavaHost
 from tests.support.kafka import java_command
 from tests.support.ports import HOST, free_ports
-from tests.support.process import checkout
 from tests.support.secured import FILES, PASSWORD, USER, cluster_settings
 from tests.support.token_endpoint import AUDIENCE, AUTHORITY, CLIENT, ISSUER, KEYS_PATH, SCOPE, SECRET, TOKEN_PATH, TokenEndpoint
 
@@ -29,7 +27,6 @@ TRUST = f'ssl.truststore.type="PEM" ssl.truststore.location="{AUTHORITY}"'
 TOKEN_S = 8
 """Three nodes and four rounds of half a token's time."""
 FILE = "client.properties"
-LAUNCHER = checkout() / "barnabas" / "__main__.py"
 
 
 def validation(prefix: str, endpoint: TokenEndpoint) -> dict[str, str]:
@@ -104,7 +101,7 @@ def test_the_folder_of_a_secured_cluster_may_be_changed_to_tokens(up: Callable[.
         command_config(path, before, login("", endpoint) | _trust(folder) | {"security.protocol": "SASL_SSL"})
         started = up(*words, "0")
         assert read_properties(path)["bootstrap.servers"] == started.bootstrap != before
-        assert run("secure", "add-user", "alice", "--write", "orders", "--directory", str(folder)).returncode == 0
+        assert run_here("secure", "add-user", "alice", "--write", "orders", "--directory", str(folder)).returncode == 0
         assert status(path).stdout.count(" alive ") == 2
         assert send(folder, "alice", "orders") is None, "not all replicas have it"
         assert set(endpoint.issued) == {CLIENT}
@@ -160,8 +157,7 @@ def command_config(path: Path, servers: str, properties: Mapping[str, str]) -> P
 
 
 def status(path: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(LAUNCHER), "cluster", "status", "--command-config", str(path)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return run_here("cluster", "status", "--command-config", str(path))
 
 
 def test_a_command_fetches_one_token_also_when_the_provider_is_away_for_a_moment(
