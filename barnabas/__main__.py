@@ -12,9 +12,12 @@ import sys
 
 CLIENT_COMMANDS = frozenset({
     "acl", "acls", "alter", "completion", "config", "consume", "context", "contexts", "create", "delete", "describe", "get", "group",
-    "groups", "produce", "reset", "topic", "topics", "user", "users",
+    "groups", "produce", "quota", "quotas", "reset", "topic", "topics", "transaction", "txn", "user", "users",
 })  # fmt: skip
 """The first words of barnabas/cli/verbs.py, here too so that `serve` does not import them."""
+
+CLIENTS_OF_CLUSTER = frozenset({("cluster", "health"), ("cluster", "info"), ("cluster", "metadata")})
+"""Of `cluster`, whose other commands are in broker/cli/cluster.py."""
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ from barnabas.cli import verbs
 from barnabas.cli.errors import DONE
 
 SHELLS = ("bash", "zsh", "fish")
-OF_THE_BROKER = ("cluster", "format", "health", "pipeline", "random-uuid", "secure", "serve")
+OF_THE_BROKER = ("format", "health", "pipeline", "random-uuid", "secure", "serve")
 """Commands of broker/cli/main.py."""
 
 BASH = """\
@@ -63,7 +63,7 @@ def _options() -> dict[verbs.Words, list[str]]:
 
 def _families() -> dict[str, list[str]]:
     """The second words by the first; none for a command of one word."""
-    families: dict[str, list[str]] = {}
+    families: dict[str, list[str]] = {"cluster": ["status", "up"]}  # the broker's
     for words in verbs.VERBS:
         families.setdefault(words[0], []).extend(words[1:])
     return families

@@ -8,6 +8,8 @@ USAGE = """\
 usage: barnabas cluster up [--brokers N] [--directory DIR] [--port PORT] [--secure] …
        barnabas cluster status [--bootstrap-server HOST:PORT[,…]] [--json] …
 
+  info     a cluster's id, brokers, topics and partitions (a client of any cluster: pip install 'barnabas[cli]')
+  health   exit code 4 if partitions lack leaders or replicas (the same)
   up       run a cluster on this machine, a process for each broker, until SIGTERM or SIGINT
   status   show a cluster's brokers, leaders, in-sync replicas, quorum and lag
 
@@ -29,5 +31,6 @@ def cluster(arguments: list[str]) -> int:
     if command in ("--help", "-h", "help"):
         print(USAGE, end="")
         return 0
-    print(f"barnabas cluster: unknown command {command!r}; it is up or status\n" if command else USAGE, end="", file=sys.stderr)
+    unknown = f"barnabas cluster: unknown command {command!r}; it is info, health, up or status\n"
+    print(unknown if command else USAGE, end="", file=sys.stderr)
     return 2

@@ -30,6 +30,9 @@ clients of any Kafka cluster (pip install 'barnabas[cli]'):
   config        list, describe, set, delete: of topics, brokers, groups, client metrics
   acl           list, create, delete
   user          list, create, set-password, delete
+  quota         list, set, delete
+  transaction   list, describe, producers
+  cluster       info, health
   completion    of these commands, for bash, zsh and fish
   context       name clusters, and choose one
 

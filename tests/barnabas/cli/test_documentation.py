@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 
 from barnabas.cli import verbs
 from tests.barnabas.cli.conftest import Command
@@ -37,8 +37,13 @@ def run(command: Command, line: str, directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def member(command: Command, line: str) -> Iterator[None]:
-    """The static member that `remove-member` is about, while that line is run."""
+def prepared(command: Command, line: str) -> Iterator[None]:
+    """What a line is about beside topics: a static member to remove, a transactional id."""
+    if "transaction describe" in line:
+        producer = Producer({"bootstrap.servers": command.bootstrap, "transactional.id": "payments"})
+        producer.init_transactions(JOIN_S)
+        yield
+        return
     if "remove-member" not in line:
         yield
         return
@@ -58,7 +63,7 @@ def test_every_command_is_done(command: Command, server_process: BrokerProcess, 
     monkeypatch.chdir(tmp_path)
 
     for line in LINES:
-        with member(command, line):
+        with prepared(command, line):
             run(command, line, tmp_path)
 
     shown = {found[0] for line in LINES for part in line.split(" | ") if (found := verbs.find(shlex.split(part)[1:]))}

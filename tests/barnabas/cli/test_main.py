@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from barnabas.__main__ import CLIENT_COMMANDS
+from barnabas.__main__ import CLIENT_COMMANDS, CLIENTS_OF_CLUSTER
 from barnabas.cli import verbs
 from barnabas.cli.main import make_parser
 from tests.barnabas.cli.conftest import Command
@@ -16,7 +16,11 @@ from tests.support.ports import free_port
 
 
 def test_launcher_knows_the_first_word_of_every_command() -> None:
-    assert {words[0] for words in (*verbs.VERBS, *verbs.ALIASES)} == CLIENT_COMMANDS
+    known = {*verbs.VERBS, *verbs.ALIASES}
+    of_cluster = {words for words in known if words[0] == "cluster"}
+
+    assert {words[0] for words in known - of_cluster} == CLIENT_COMMANDS
+    assert of_cluster == CLIENTS_OF_CLUSTER
 
 
 def test_every_other_word_means_a_command() -> None:

@@ -1,0 +1,1 @@
+"""`barnabas cluster info` and `health`; up and status are in broker/cli/."""

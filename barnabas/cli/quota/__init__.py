@@ -1,0 +1,1 @@
+"""`barnabas quota`: a command a file; entities.py has what they share."""

@@ -1,0 +1,1 @@
+"""`barnabas transaction`: a command a file."""
