@@ -51,6 +51,13 @@ class SourceOptions(NamedTuple):
         """The cluster, whose connections stay open."""
         return open_cluster(self.servers, self.security)
 
+    def begins_at_end(self, topic: str, partition: int) -> bool:
+        """Whether a new query may begin where the partition ends at that moment."""
+        if self.starting_ms is not None or self.starting is None:
+            return True
+        bound = self.starting if isinstance(self.starting, int) else self.starting.get(topic, {}).get(partition)
+        return bound == LATEST
+
     def chosen(self, cluster: Cluster) -> dict[str, list[int]]:
         """The partitions to read, by topic. OptionError if a topic that is named does not exist."""
         names = list(self.topics) if self.assigned is None else list(self.assigned)

@@ -1,14 +1,16 @@
 """Plans the batches of a stream, and notes its progress in a group.
 
-Spark 4.0 asks for the latest offsets without telling where the stream stands, so that after a restart nobody knows it here before the
-first batch is planned. With maxOffsetsPerTrigger the group then says where: before a batch may begin, its end is noted there, beside what
-has been read. The stream stands at the newest noted end, or before it if Spark has not begun that batch; what is planned from it is never
-behind the stream.
+Spark 4.0 asks for the latest offsets without telling where the stream stands: of a new query it asks only then where it begins, and after
+a restart nobody knows it here before the first batch is planned. With maxOffsetsPerTrigger the group then says where: before a batch may
+begin, its end is noted there, beside what has been read. The stream stands at the newest noted end, or before it if Spark has not begun
+that batch; what is planned from it is never behind the stream, as long as the notes are this query's and the newest.
 
     offset      where the batches that are done end
     metadata    `planned=<offset>`: where the batch ends that may have begun; written with maxOffsetsPerTrigger only
 
 The checkpoint stays the truth: nothing is read again or left out because of what the group has.
+
+Source: MicroBatchExecution.constructNextBatch, runBatch (Spark 4.0.0).
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from ..client.fetching import LATEST
 from ..client.groups import Committed, commit_offsets, fetch_offsets, open_group_cluster
 from ..errors import BrokerError, RefusedError
 from . import offsets as positions
-from .offsets import Offsets, TopicOffsets
+from .offsets import DataLossError, Offsets, TopicOffsets
 from .options import SourceOptions
 from .reading import Range, ranges_between
 
@@ -38,16 +40,20 @@ class StreamPlanner:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._initial: Offsets | None = None
         self._planned: Offsets | None = None  # the end of the batch that was planned last; where the stream begins before the first one
         self._group = None if options.group is None else _Group(options, options.group)
 
     def initial_offsets(self) -> Offsets:
-        self._planned = positions.starting_offsets(self._options.open(), self._options, default=LATEST)
-        return self._planned
+        """Where a new query begins. Spark asks after it has fixed where the first batch ends, and again if that batch is repeated."""
+        self._initial = self._planned = positions.starting_offsets(self._options.open(), self._options, default=LATEST)
+        if self._group is not None and self._group.has_found_notes:
+            log.warning("the group %s of a new query has planned ends of another: they end its first batch", self._options.group)
+        return self._initial
 
     def latest_offsets(self) -> Offsets:
-        """Where the next batch ends. Spark asks when the one before has ended. RefusedError with maxOffsetsPerTrigger if the group can
-        never note it."""
+        """Where the next batch ends. Spark asks when the one before has ended. BrokerError with maxOffsetsPerTrigger if the group cannot
+        be read after a restart, or can never note it."""
         end = positions.latest_offsets(self._options.open(), self._options)
         limit, group = self._options.offsets_per_trigger, self._group
         if limit is None:
@@ -65,8 +71,40 @@ class StreamPlanner:
         return end
 
     def ranges(self, start: Offsets, end: Offsets) -> list[Range]:
+        """The ranges of a batch. DataLossError if it ends before it begins."""
         self._planned = end
+        if start == self._initial:
+            start = self._begun_by(start, end)
+        elif self._group is not None and self._options.offsets_per_trigger is not None:
+            self._refuse_foreign_notes(start, end)
         return ranges_between(start, end, self._options, self._options.open())
+
+    def _begun_by(self, start: Offsets, end: Offsets) -> Offsets:
+        """Where a new query begins, but where it begins at a partition's end, that is no later than the first batch's end, which was fixed
+        before: what came in between is of the next batch."""
+        ends = _places(end)
+
+        def begun(topic: str, number: int, offset: int) -> int:
+            return min(offset, ends.get((topic, number), offset)) if self._options.begins_at_end(topic, number) else offset
+
+        return {
+            topic: TopicOffsets(told.topic_id, {number: begun(topic, number, offset) for number, offset in told.offsets.items()})
+            for topic, told in start.items()
+        }
+
+    def _refuse_foreign_notes(self, start: Offsets, end: Offsets) -> None:
+        """DataLossError for a batch that ends before the stream, although the partition does not: its end comes from notes of others."""
+        latest = None
+        for (topic, number), last in _places(end).items():
+            first = start[topic].offsets.get(number, 0) if topic in start else 0
+            if first > last:
+                latest = latest or _places(positions.latest_offsets(self._options.open(), self._options))
+                if latest.get((topic, number), 0) >= first:
+                    raise DataLossError(
+                        f"the query has read {topic}-{number} up to offset {first}, and its next batch would end at {last}: the group "
+                        f"{self._options.group} has notes of another query, or of this one before it ran without the group. Delete the "
+                        "group, and the newest file of the checkpoint's folder `offsets`, which has none of its number in `commits`"
+                    )
 
     def commit(self, end: Offsets) -> None:
         """The batch that ends there is done: with availableNow Spark says so instead of asking for the latest offsets."""
@@ -84,19 +122,17 @@ class _Group:
         self._noted: dict[Place, Committed] = {}
         self._noted_s = 0.0
         self._is_failing = False
+        self.has_found_notes = False
 
     def find_planned(self, end: Offsets) -> Offsets | None:
         """Where the stream stands at most, by the group. A partition of which it has no such note stands at `end` at most. None if there
-        is none at all."""
-        try:
-            found = fetch_offsets(self._open(), self._name, _places(end))
-        except (BrokerError, OSError) as error:
-            self._warn(error)
-            return None
+        is none at all. BrokerError if the group cannot be reached: a batch without its note would make the notes old."""
+        found = fetch_offsets(self._options.open(), self._name, _places(end))
         self._noted = found
         planned = {place: int(note[1]) for place, told in found.items() if (note := PLANNED.fullmatch(told.metadata))}
         if not planned:
             return None
+        self.has_found_notes = True
         return {
             topic: TopicOffsets(told.topic_id, {number: planned.get((topic, number), offset) for number, offset in told.offsets.items()})
             for topic, told in end.items()

@@ -53,7 +53,7 @@ def ranges_between(start: Offsets, end: Offsets, options: SourceOptions, cluster
                 if options.fails_on_data_loss:
                     raise DataLossError(
                         f"{topic}-{number} ends at offset {last}, and the query has read up to {first}: records were lost by an unclean "
-                        "election, the topic is another one, or another query notes its progress in the same group"
+                        "election, or the topic is another one"
                     )
                 first = last
             if first < last:
