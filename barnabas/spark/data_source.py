@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from .client.fetching import EARLIEST
+from .records.batches import schema_text
 from .sink import protocol
 from .sink.options import SinkOptions, read_options
 from .sink.protocol import Plan, Work, Written
@@ -32,7 +33,7 @@ from .source import offsets as positions
 from .source import options as source_options
 from .source.options import SourceOptions
 from .source.planner import StreamPlanner
-from .source.reading import Range, ranges_between, read_range, schema_text
+from .source.reading import Range, ranges_between, read_range
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +65,7 @@ class DefaultSource(DataSource):
         return "barnabas"
 
     def schema(self) -> str:
-        return schema_text(source_options.read_options(self.options))
+        return schema_text(has_headers=source_options.read_options(self.options).has_headers)
 
     def reader(self, schema: StructType) -> BatchReader:
         return BatchReader(source_options.read_options(self.options))

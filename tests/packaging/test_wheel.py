@@ -33,12 +33,12 @@ def installed_broker(environment: Path, tmp_path: Path) -> Iterator[InstalledBro
     broker.kill()
 
 
-def test_wheel_adds_its_name_that_of_the_data_source_and_one_command(environment: Path) -> None:
+def test_wheel_adds_its_name_those_of_the_data_sources_and_one_command(environment: Path) -> None:
     names = {path.name for path in site_packages(environment).iterdir()} - {"borrowed.pth", "__pycache__"}
     commands = {path.name for path in (environment / "bin").iterdir() if "python" not in path.name and "ctivate" not in path.name}
 
-    assert {name for name in names if not name.endswith(".dist-info")} == {"barnabas", "pyspark_barnabas.py"}
-    assert len(names) == 3 and commands == {"barnabas"}
+    assert {name for name in names if not name.endswith(".dist-info")} == {"barnabas", "pyspark_barnabas.py", "pyspark_barnabas_log.py"}
+    assert len(names) == 4 and commands == {"barnabas"}
 
 
 def test_wheel_holds_every_module_of_the_checkout(wheel: Path) -> None:
@@ -68,16 +68,16 @@ def test_users_own_folders_neither_break_the_command_nor_are_broken(environment:
     assert version.stdout.startswith(b"barnabas ") and mine.stdout == b"1\n"
 
 
-def test_the_data_source_needs_no_name_of_ours_but_its_own(environment: Path, tmp_path: Path) -> None:
+def test_the_data_sources_need_no_name_of_ours_but_its_own(environment: Path, tmp_path: Path) -> None:
     """A project with modules that are named as our folders are. pyspark and pyarrow are the test environment's."""
     for name in ("broker", "config", "pipeline", "protocol", "storage"):
         (tmp_path / f"{name}.py").write_text("raise ImportError('a module of the user')")
     python = str(environment / "bin" / "python")
-    code = "import pyspark_barnabas; print(pyspark_barnabas.DefaultSource.name())"
+    code = "import pyspark_barnabas as a, pyspark_barnabas_log as b; print(a.DefaultSource.name(), b.DefaultSource.name())"
 
     found = subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
 
-    assert found.stdout == "barnabas\n"
+    assert found.stdout == "barnabas barnabas-log\n"
 
 
 def test_installed_command_serves_and_takes_a_record(installed_broker: InstalledBroker) -> None:

@@ -43,14 +43,16 @@ def test_what_is_written_is_read_over_tls_and_sasl_and_no_secret_is_shown(tmp_pa
             "kafka.ssl.key.password": KEY_PASSWORD,
         }
         (tmp_path / "options.json").write_text(json.dumps({f"kafka.{name}": text for name, text in endpoint.java.items()} | own))
-        driver = start("written_and_read", [str(tmp_path / "options.json"), "written", str(ROWS)])
+        directory = str(cluster.server.data_dir)
+        driver = start("written_and_read", [str(tmp_path / "options.json"), "written", str(ROWS), directory])
         try:
             told, _ = driver.communicate(timeout=STEP_S)
         finally:
             kill_group(driver)
 
-    answers = dict(line.split(" ", 1) for line in told.splitlines() if line.startswith(("rows ", "places ", "refusal ")))
+    answers = dict(line.split(" ", 1) for line in told.splitlines() if line.startswith(("rows ", "files ", "places ", "refusal ")))
     assert answers["rows"] == str([(number, number * 2) for number in range(ROWS)]), told[-3000:]
+    assert answers["files"] == answers["rows"]
     assert answers["places"] == str([("written", number, "h", 0) for number in range(PARTITIONS)])
     assert "topic missing: TOPIC_AUTHORIZATION_FAILED" in answers["refusal"]
     assert "kafka.ssl.key.password=*********(redacted)" in told

@@ -1,8 +1,9 @@
 """A driver of its own for tests: writes rows by the sink, reads them by the source, and says what it has found.
 
-python -m tests.pipeline.written_and_read OPTIONS TOPIC ROWS
+python -m tests.pipeline.written_and_read OPTIONS TOPIC ROWS DIRECTORY
 
-OPTIONS is the name of a file: JSON with the options that begin with `kafka.`.
+OPTIONS is the name of a file: JSON with the options that begin with `kafka.`. DIRECTORY is the broker's log directory, which is read as
+`barnabas-log`, too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 import barnabas.spark
 
 
-def main(options_file: str, topic: str, rows_count: str) -> int:
+def main(options_file: str, topic: str, rows_count: str, directory: str) -> int:
     barnabas.spark.prepare()
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
     spark = builder.config("spark.sql.shuffle.partitions", "2").config("spark.driver.host", "127.0.0.1").getOrCreate()
@@ -31,6 +32,8 @@ def main(options_file: str, topic: str, rows_count: str) -> int:
     found = reader.load().selectExpr(*columns, "timestampType").collect()
     print("rows", sorted((int(row.key), int(row.value)) for row in found))
     print("places", sorted({(row.topic, row.partition, row.header, row.timestampType) for row in found}))
+    segments = spark.read.format("barnabas-log").option("subscribe", topic).option("readTo", "logEnd").load(directory)
+    print("files", sorted((int(row.key), int(row.value)) for row in segments.selectExpr(*columns[:2]).collect()))
     try:
         spark.read.format("barnabas").options(**brokers).option("subscribe", "missing").load().collect()
     except Exception as error:

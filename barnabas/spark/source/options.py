@@ -14,6 +14,7 @@ from ..client.cluster import Cluster, open_cluster, parse_servers
 from ..client.fetching import EARLIEST, LATEST, Isolation
 from ..client.security import SECURITY_OPTIONS, Security, read_security
 from ..errors import OptionError
+from ..options import number, truth
 
 SERVERS, ISOLATION = "kafka.bootstrap.servers", "kafka.isolation.level"
 CHOICES = ("subscribe", "subscribePattern", "assign")
@@ -113,12 +114,12 @@ def read_options(texts: Mapping[str, str]) -> SourceOptions:
         isolation=Isolation[isolation],
         starting=None if starting is None else _bound("startingOffsets", starting),
         ending=_bound("endingOffsets", options.get("endingOffsets", "latest")),
-        starting_ms=_number(options, "startingTimestamp", 0),
-        ending_ms=_number(options, "endingTimestamp", 0),
-        has_headers=_truth(options, "includeHeaders", default=False),
-        fails_on_data_loss=_truth(options, "failOnDataLoss", default=True),
-        offsets_per_trigger=_number(options, "maxOffsetsPerTrigger", 1),
-        rows_per_task=_number(options, "rowsPerTask", 1),
+        starting_ms=number(options, "startingTimestamp", 0),
+        ending_ms=number(options, "endingTimestamp", 0),
+        has_headers=truth(options, "includeHeaders", default=False),
+        fails_on_data_loss=truth(options, "failOnDataLoss", default=True),
+        offsets_per_trigger=number(options, "maxOffsetsPerTrigger", 1),
+        rows_per_task=number(options, "rowsPerTask", 1),
         group=group,
     )
 
@@ -147,19 +148,3 @@ def _json(key: str, text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise OptionError(f"{key} is {text!r}, which is no JSON: {error}") from error
-
-
-def _number(options: Mapping[str, str], key: str, lowest: int) -> int | None:
-    text = options.get(key)
-    if text is None:
-        return None
-    if not text.strip().isdigit() or int(text) < lowest:
-        raise OptionError(f"{key} is {text!r}: it is a whole number, {lowest} or more")
-    return int(text)
-
-
-def _truth(options: Mapping[str, str], key: str, *, default: bool) -> bool:
-    text = options.get(key, str(default)).strip().lower()
-    if text not in ("true", "false"):
-        raise OptionError(f"{key} is {text!r}: it is true or false")
-    return text == "true"

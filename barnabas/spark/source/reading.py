@@ -10,14 +10,10 @@ import pyarrow as pa
 from ...protocol.errors import DecodeError
 from ..client.cluster import Cluster
 from ..client.fetching import EARLIEST, OffsetError, RangeReader, list_offsets
-from ..records.decode import HEADERS_TYPE, TIMESTAMP_TYPE, Payload, decode_columns
+from ..records.batches import chunks_of, to_record_batch
+from ..records.decode import Payload, decode_columns
 from .offsets import DataLossError, Offsets
 from .options import SourceOptions
-
-SCHEMA_TEXT = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
-HEADERS_TEXT = ", headers array<struct<key: string, value: binary>>"
-CHUNK_BYTES = 8 << 20
-"""Payloads are decoded together up to so many bytes."""
 
 
 class Range(NamedTuple):
@@ -27,10 +23,6 @@ class Range(NamedTuple):
     partition: int
     start: int
     end: int
-
-
-def schema_text(options: SourceOptions) -> str:
-    return SCHEMA_TEXT + (HEADERS_TEXT if options.has_headers else "")
 
 
 def ranges_between(start: Offsets, end: Offsets, options: SourceOptions, cluster: Cluster) -> list[Range]:
@@ -77,7 +69,7 @@ def read_range(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch]:
         reader = RangeReader(cluster, part.topic, part.partition, start=start, end=part.end, isolation=options.isolation)
         try:
             for payloads in reader:
-                for chunk in _chunks(payloads):
+                for chunk in chunks_of(payloads):
                     batch = _batch(options, part, start, chunk)
                     if batch.num_rows:
                         yield batch
@@ -91,44 +83,10 @@ def read_range(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch]:
             start = first
 
 
-def _chunks(payloads: list[Payload]) -> Iterator[list[Payload]]:
-    chunk: list[Payload] = []
-    size = 0
-    for payload in payloads:
-        if chunk and size + len(payload.data) > CHUNK_BYTES:
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(payload)
-        size += len(payload.data)
-    yield chunk
-
-
 def _batch(options: SourceOptions, part: Range, start: int, payloads: list[Payload]) -> pa.RecordBatch:
     try:
         columns = decode_columns(payloads, start_offset=start, end_offset=part.end)
     except DecodeError as error:
         offset = payloads[0].header.base_offset
         raise DataLossError(f"{part.topic}-{part.partition} has a damaged batch at or after offset {offset}: {error}") from error
-    count = len(columns.offset)
-    arrays = [
-        columns.key,
-        columns.value,
-        pa.repeat(pa.scalar(part.topic), count),
-        pa.repeat(pa.scalar(part.partition, pa.int32()), count),
-        columns.offset,
-        columns.timestamp,
-        columns.timestamp_type,
-    ]
-    fields = [
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("timestamp", TIMESTAMP_TYPE),
-        pa.field("timestampType", pa.int32()),
-    ]
-    if options.has_headers:
-        arrays.append(columns.headers)
-        fields.append(pa.field("headers", HEADERS_TYPE))
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    return to_record_batch(columns, part.topic, part.partition, has_headers=options.has_headers)
