@@ -28,7 +28,8 @@ GRACE_S = 1.0
 CLIENT_ID = "barnabas"
 UNREACHABLE = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT)
 NOT_LET_IN = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED)
-_STATE = re.compile(r" \(after \d+ms in state [^)]*\)")
+_NOISE = re.compile(r"^\S+/(?:bootstrap|\d+): | \(after \d+ms in state [^)]*\)")
+"""The broker's name, and how long librdkafka has tried."""
 _Key = TypeVar("_Key")
 
 
@@ -153,7 +154,7 @@ class Connection:
 
     def _hear(self, error: KafkaError) -> None:
         """What librdkafka says of its connections, on the thread that polls it."""
-        text = _STATE.sub("", error.str())
+        text = _NOISE.sub("", error.str())
         if error.code() in NOT_LET_IN:
             self._refusal = RefusedError(f"{self.settings.address} does not let us in: {text}; --command-config says how to log in")
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:

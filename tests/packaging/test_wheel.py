@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import zipfile
 from collections.abc import Iterator
@@ -19,11 +20,11 @@ class InstalledBroker(BrokerProcess):
 
     def __init__(self, environment: Path, directory: Path) -> None:
         super().__init__(directory)
-        self._command = str(environment / "bin" / "barnabas")
+        self.barnabas = str(environment / "bin" / "barnabas")
 
     def command(self) -> list[str]:
         command = super().command()
-        return [self._command, *command[command.index("serve") :]]
+        return [self.barnabas, *command[command.index("serve") :]]
 
 
 @pytest.fixture
@@ -86,6 +87,9 @@ def test_installed_command_serves_and_takes_a_record(installed_broker: Installed
     producer = KafkaProducer(bootstrap_servers=installed_broker.bootstrap, acks="all")
     metadata = producer.send("packaged", b"value").get(30)
     producer.close()
+    listing = [installed_broker.barnabas, "topic", "list", "packaged", "-o", "json", "-b", installed_broker.bootstrap]
+    listed = subprocess.run(listing, capture_output=True, timeout=TIMEOUT_S, check=True).stdout
 
     assert metadata.offset == 0
+    assert json.loads(listed)[0]["records"] == 1
     assert installed_broker.stop() == 0

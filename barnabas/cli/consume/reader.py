@@ -61,11 +61,12 @@ class PartitionReader:
         self._connection = connection
         self._ends = None if ends is None else {each: end for each, end in ends.items() if starts[each] < end}
         self._left_max = sum(end - starts[each] for each, end in (self._ends or {}).items())
-        config: dict[str, Any] = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "allow.auto.create.topics": False}
+        config: dict[str, Any] = {"enable.auto.commit": False, "allow.auto.create.topics": False, "group.id": NO_GROUP}
         if ends is not None:
             # What ends with a marker of a transaction has no last record; the end is told by the next fetch, after this time.
             config |= {"enable.partition.eof": True, "fetch.wait.max.ms": 50}
-        self._consumer: Consumer = make(Consumer, {**connection.config(config), "group.id": NO_GROUP})
+        # A file of properties is made for other clients: it cannot change what this one promises.
+        self._consumer: Consumer = make(Consumer, {**connection.config({"auto.offset.reset": "earliest"}), **config})
         read = starts if self._ends is None else self._ends
         self._consumer.assign([TopicPartition(*each, starts[each]) for each in read])
 
@@ -131,8 +132,8 @@ class GroupReader:
 
     def __init__(self, connection: Connection, group: str, topics: list[str], reset: str) -> None:
         self._connection = connection
-        config = {"auto.offset.reset": reset, "enable.auto.offset.store": False, "allow.auto.create.topics": False}
-        self._consumer: Consumer = make(Consumer, {**connection.config(config), "group.id": group})
+        config = {"enable.auto.commit": True, "enable.auto.offset.store": False, "allow.auto.create.topics": False, "group.id": group}
+        self._consumer: Consumer = make(Consumer, {**connection.config({"auto.offset.reset": reset}), **config})
         self._consumer.subscribe(topics)
 
     def __enter__(self) -> GroupReader:

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from barnabas.cli import arguments
 from barnabas.cli.connection import Connection, from_kafka, make
-from barnabas.cli.errors import DONE, CommandError, NotUnderstoodError, RefusedError
+from barnabas.cli.errors import DONE, CommandError, NoBrokerError, NotUnderstoodError, RefusedError
 from barnabas.cli.produce.lines import LineParser, Reading, delimited
 from barnabas.cli.record_json import JsonRecord
 from barnabas.cli.settings import resolve
@@ -79,8 +79,8 @@ class Delivery:
 
     def __exit__(self, kind: object, *of_error: object) -> None:
         """Also after an interruption and after a line that is not understood: what was taken is delivered."""
-        while self._producer.flush(FULL_WAIT_S):
-            self._connection.check()
+        while len(self._producer):
+            self._wait()
 
     def send(self, reading: LineParser, line: bytes) -> None:
         """Raises CommandError for a line that is not understood, or once a record is lost."""
@@ -114,14 +114,25 @@ class Delivery:
                     headers=record.headers,
                 )
             except BufferError:
-                self._producer.poll(FULL_WAIT_S)
-                self._connection.check()
+                self._wait()
             except KafkaException as e:
                 self.sent, self._failed, self._error = self.sent + 1, self._failed + 1, self._error or from_kafka(e)
                 return
             else:
                 self.sent += 1
                 return
+
+    def _wait(self) -> None:
+        """For records to be delivered. Raises NoBrokerError if no broker has answered for the time of --timeout, and RefusedError."""
+        before = len(self._producer)
+        after = self._producer.flush(FULL_WAIT_S)
+        if after < before:
+            self._connection.is_answered()
+        self._connection.check_let_in()
+        if self._connection.down_for_s() > self._connection.timeout_s:
+            raise NoBrokerError(
+                f"no broker answers at {self._connection.settings.address}; {after} of {self.sent} records are not delivered"
+            )
 
     def _hear(self, error: KafkaError | None, message: object) -> None:
         if error is not None:

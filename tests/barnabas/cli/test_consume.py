@@ -111,6 +111,12 @@ def test_group_goes_on_after_what_was_printed(command: Command, topic_name: str)
     assert command("consume", topic_name, "-g", group, "-o", "5").code == 2
 
 
+def test_properties_of_other_clients_do_not_make_it_commit(command: Command, numbers_topic: str) -> None:
+    command.done("consume", numbers_topic, "-e", "-X", "enable.auto.commit=true", "-X", "group.id=mine", "-X", "auto.commit.interval.ms=1")
+
+    assert not {"mine", "barnabas-consume"} & {each["group"] for each in command.done("group", "list", "-o", "json").data}
+
+
 def test_reading_makes_no_topic_and_says_what_is_wrong(command: Command, numbers_topic: str, topic_name: str) -> None:
     missing = command("consume", f"{topic_name}-not", "-e")
 

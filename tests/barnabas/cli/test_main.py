@@ -76,10 +76,13 @@ def test_broker_loads_none_of_it() -> None:
     assert not [name for name in loaded if name.partition(".")[0] in ("rich", "confluent_kafka", "yaml") or name.startswith("barnabas.cli")]
 
 
-def test_closed_pipe_ends_quietly(command: Command, topic_name: str) -> None:
+@pytest.mark.parametrize("server_process", ["barnabas"], indirect=True)
+@pytest.mark.parametrize("words", [("topic", "describe", "-a"), ("consume", "-e")])
+def test_closed_pipe_ends_quietly(command: Command, topic_name: str, words: tuple[str, ...]) -> None:
     command.done("topic", "create", topic_name)
-    listing = [sys.executable, "-m", "barnabas", "topic", "describe", topic_name, "-a", "-b", command.bootstrap]
-    process = subprocess.Popen(listing, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command.done("produce", topic_name, stdin="x\n" * 10_000)
+    asked = [sys.executable, "-m", "barnabas", *words, topic_name, "-b", command.bootstrap]
+    process = subprocess.Popen(asked, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import barnabas
 from tests.barnabas.cli.conftest import Command
 
 READ = ("-e", "-f", "%p %k=%s %h\\n")
@@ -75,6 +77,20 @@ def test_line_that_is_no_record_is_named_and_ends_it(command: Command, topic: st
 
     assert refused.code == 1 and "record 2: value is a text or null (1 were delivered)" in refused.err
     assert produced(command, topic) == ["0 NULL=a "]
+
+
+def test_broker_that_dies_meanwhile_is_told(barnabas_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    with barnabas.Broker(topics=["orders"]) as broker:
+
+        def lines(*of_files: object) -> Iterator[bytes]:
+            broker.kill()
+            yield b"one"
+
+        monkeypatch.setattr("barnabas.cli.produce.produce._lines", lines)
+
+        refused = barnabas_command("produce", "orders", "-b", broker.bootstrap_servers, "--timeout", "0.5")
+
+    assert refused.code == 3 and "1 of 1 records are not delivered" in refused.err
 
 
 def test_no_topic_is_made_by_mistake(command: Command, topic_name: str) -> None:
