@@ -18,6 +18,7 @@ from tests.support.commands import run_here
 from tests.support.java_host import JavaHost
 from tests.support.kafka import java_command
 from tests.support.ports import HOST, free_ports
+from tests.support.process import ServerFailedError
 from tests.support.secured import FILES, PASSWORD, USER, cluster_settings
 from tests.support.token_endpoint import AUDIENCE, AUTHORITY, CLIENT, ISSUER, KEYS_PATH, SCOPE, SECRET, TOKEN_PATH, TokenEndpoint
 
@@ -209,6 +210,43 @@ def test_what_cannot_be_is_one_line_without_a_secret(
     assert done.returncode == 1
     assert why in done.stderr and len(done.stderr.splitlines()) == 1
     assert SECRET not in done.stderr and "guessed" not in done.stderr
+
+
+def test_a_secret_follows_no_redirect(tmp_path: Path, provided: tuple[TokenEndpoint, int]) -> None:
+    endpoint, _ = provided
+    asked = len(endpoint.requests)
+    endpoint.statuses = [302]
+
+    done = status(command_config(tmp_path / FILE, servers(provided), login("", endpoint) | {"sasl.login.retry.backoff.max.ms": "0"}))
+
+    assert "it answers with status 302" in done.stderr
+    assert len(endpoint.requests) == asked + 1
+
+
+def test_a_node_with_a_wrong_secret_does_not_start(tmp_path: Path, provided: tuple[TokenEndpoint, int]) -> None:
+    endpoint, _ = provided
+    prefix = "listener.name.oauth.oauthbearer."
+    port, controller_port = free_ports(2)
+    settings = {
+        "listeners": f"OAUTH://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "listener.security.protocol.map": "OAUTH:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "inter.broker.listener.name": "OAUTH",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        **validation(prefix, endpoint),
+        **login(prefix, endpoint, secret="guessed"),
+    }
+    node = BrokerProcess(tmp_path / "node", settings)
+    node.port = port
+
+    with pytest.raises(ServerFailedError) as failed:
+        node.start()
+
+    line = f"sasl.oauthbearer.token.endpoint.url: {endpoint.url}{TOKEN_PATH}: it answers with status 401"
+    assert line in str(failed.value)
+    assert "guessed" not in str(failed.value)
 
 
 def test_a_token_may_be_in_a_file(tmp_path: Path, provided: tuple[TokenEndpoint, int]) -> None:
