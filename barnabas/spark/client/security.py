@@ -3,7 +3,7 @@
 Options travel from process to process, what is made of them does not: a Security is their texts, a Door what one process has made of it.
 Neither shows a secret, and no error repeats a part of one.
 
-Source: ChannelBuilders.clientChannelBuilder, SslChannelBuilder, SaslClientAuthenticator, DefaultSslEngineFactory (PEM).
+Source: ChannelBuilders.clientChannelBuilder, SslChannelBuilder, SaslClientAuthenticator, DefaultSslEngineFactory.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ...protocol.sasl.clients import client_maker
 from ...protocol.sasl.exchange import SaslClient, SaslPropertyError
 from ...protocol.sasl.login import Ask, log_in
 from ..errors import OptionError, RefusedError
+from . import stores
 
 PROTOCOL = "kafka.security.protocol"
 MECHANISM, JAAS = "kafka.sasl.mechanism", "kafka.sasl.jaas.config"
@@ -37,13 +38,8 @@ SECURITY_OPTIONS = (
 TLS_PROTOCOLS, SASL_PROTOCOLS = ("SSL", "SASL_SSL"), ("SASL_PLAINTEXT", "SASL_SSL")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PEM = "PEM"
-REMEDIES = {
-    TRUST_TYPE: "`keytool -importkeystore -srckeystore STORE -destkeystore store.p12 -deststoretype PKCS12`, then `openssl pkcs12 -in "
-    "store.p12 -nokeys -out trust.pem`",
-    KEY_TYPE: "`keytool -importkeystore -srckeystore STORE -destkeystore store.p12 -deststoretype PKCS12`, then `openssl pkcs12 -in "
-    "store.p12 -out key.pem`",
-}
-"""Of stores of other types: a PKCS12 file needs the second command only."""
+JAVA_TYPES = ("JKS", "PKCS12")
+"""As in Java each reads what the other is for; JKS is the default."""
 PASSING = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 """The other side went away during the handshake: another attempt may succeed."""
 
@@ -139,37 +135,51 @@ def _load_trust(context: ssl.SSLContext, texts: Mapping[str, str]) -> None:
     if location is None and certificates is None:
         context.load_default_certs()
         return
-    _check_type(texts, TRUST_TYPE)
     if location is not None and certificates is not None:
         raise OptionError(f"set one of {TRUST_LOCATION} and {TRUST_CERTIFICATES}")
+    is_pem = _is_pem(texts, TRUST_TYPE, TRUST_CERTIFICATES)
     name = TRUST_LOCATION if certificates is None else TRUST_CERTIFICATES
     try:
-        context.load_verify_locations(cafile=location, cadata=certificates)
+        if location is not None and not is_pem:
+            context.load_verify_locations(cadata=stores.trusted_certificates(location, texts.get(TRUST_PASSWORD, "")))
+        else:
+            context.load_verify_locations(cafile=location, cadata=certificates)
     except ssl.SSLError:
-        raise OptionError(f"{name} has no certificates in PEM") from None
-    except (OSError, ValueError) as error:
-        raise OptionError(f"{name} {location or ''} cannot be read: {_why(error)}") from None
+        raise OptionError(f"{name} has no certificates in {PEM if is_pem else JAVA_TYPES[1]}") from None
+    except (stores.StoreError, OSError, ValueError) as error:
+        raise OptionError(f"{name} {location or ''} {_why(error)}") from None
 
 
 def _load_key(context: ssl.SSLContext, texts: Mapping[str, str]) -> None:
     location, key = texts.get(KEY_LOCATION), texts.get(KEY_TEXT)
     if location is None and key is None:
         return
-    _check_type(texts, KEY_TYPE)
     if location is not None and key is not None:
         raise OptionError(f"set one of {KEY_LOCATION} and {KEY_TEXT}")
-    if location is not None:
+    is_pem = _is_pem(texts, KEY_TYPE, KEY_TEXT)
+    if location is not None and is_pem:
         _load_key_file(context, location, texts, KEY_LOCATION)
-        return
-    if "ENCRYPTED" not in str(key):  # redaction looks for words as password, in names and in texts: a key has none of them
+    elif location is not None:
+        try:
+            found = stores.key_and_certificates(location, texts.get(STORE_PASSWORD, ""))
+        except (stores.StoreError, OSError, ValueError) as error:
+            raise OptionError(f"{KEY_LOCATION} {location} {_why(error)}") from None
+        with _memory_file(found) as path:
+            _load_key_file(context, path, texts, KEY_LOCATION)
+    else:
+        with _memory_file(_key_text(str(key), texts)) as path:
+            _load_key_file(context, path, texts, KEY_TEXT)
+
+
+def _key_text(key: str, texts: Mapping[str, str]) -> bytes:
+    if "ENCRYPTED" not in key:  # redaction looks for words as password, in names and in texts: a key has none of them
         raise OptionError(
             f"{KEY_TEXT} is not encrypted, and Spark shows it in plans and event logs: encrypt it and set {KEY_PASSWORD}, which Spark "
             f"redacts, or give a file by {KEY_LOCATION}"
         )
     if KEY_CHAIN not in texts:
         raise OptionError(f"{KEY_TEXT} needs the certificates of the key in {KEY_CHAIN}")
-    with _memory_file(f"{key}\n{texts[KEY_CHAIN]}\n".encode()) as path:
-        _load_key_file(context, path, texts, KEY_TEXT)
+    return f"{key}\n{texts[KEY_CHAIN]}\n".encode()
 
 
 def _load_key_file(context: ssl.SSLContext, path: str, texts: Mapping[str, str], name: str) -> None:
@@ -179,19 +189,24 @@ def _load_key_file(context: ssl.SSLContext, path: str, texts: Mapping[str, str],
         why = "does not belong to the first certificate" if error.reason == "KEY_VALUES_MISMATCH" else f"cannot be opened ({KEY_PASSWORD})"
         raise OptionError(f"{name}: the private key {why}, or there is none in PEM") from None
     except (OSError, ValueError) as error:
-        raise OptionError(f"{name} cannot be read: {_why(error)}") from None
+        raise OptionError(f"{name} {path} {_why(error)}") from None
 
 
-def _check_type(texts: Mapping[str, str], name: str) -> None:
-    store_type = texts.get(name, "JKS").upper()
-    if store_type != PEM:
-        raise OptionError(
-            f"{name} is {store_type}{'' if name in texts else ' unless it is set'}: only PEM can be read here; {REMEDIES[name]}"
-        )
+def _is_pem(texts: Mapping[str, str], type_name: str, text_name: str) -> bool:
+    store_type = texts.get(type_name, JAVA_TYPES[0]).upper()
+    if store_type not in (PEM, *JAVA_TYPES):
+        raise OptionError(f"{type_name} is {store_type!r}: it is {PEM}, {' or '.join(JAVA_TYPES)}")
+    if store_type != PEM and text_name in texts:
+        raise OptionError(f"{text_name} is a text in PEM: set {type_name} to {PEM}, which is {JAVA_TYPES[0]} unless it is set")
+    return store_type == PEM
 
 
 def _why(error: Exception) -> str:
-    return (isinstance(error, OSError) and error.strerror) or "it is no text in ASCII"
+    if isinstance(error, stores.StoreError):
+        return str(error)
+    return (
+        f"cannot be read: {error.strerror}" if isinstance(error, OSError) and error.strerror else "cannot be read: it is no text in ASCII"
+    )
 
 
 @contextmanager

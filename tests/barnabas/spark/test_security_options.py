@@ -14,6 +14,7 @@ from barnabas.spark.errors import OptionError
 from barnabas.spark.sink import options as sink_options
 from barnabas.spark.source import options as source_options
 from broker.cli.authority import Authority, KeyPair
+from tests.broker.security.tls.stores import FILES, STORE_PASSWORD
 
 SECRET = "Pssst"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -21,6 +22,11 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 LOGIN = f'{SCRAM} required username="copier" password="{SECRET}";'
 SASL = {"kafka.security.protocol": "sasl_plaintext", "kafka.sasl.mechanism": "SCRAM-SHA-512", "kafka.sasl.jaas.config": LOGIN}
 TLS = {"kafka.security.protocol": "SSL"}
+
+
+def store(kind: str, file: str, *, password: str = STORE_PASSWORD) -> dict[str, str]:
+    """The options of a file that keytool or openssl has made."""
+    return {f"kafka.ssl.{kind}.location": str(FILES / file), f"kafka.ssl.{kind}.password": password}
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +56,12 @@ def test_options_are_kept_by_source_and_sink_and_pickled_without_being_shown() -
         (SASL | {"kafka.sasl.jaas.config": ""}, "kafka.sasl.jaas.config: must name the user"),
         (SASL | {"kafka.sasl.jaas.config": f"{SCRAM} required {SECRET}"}, "kafka.sasl.jaas.config: Value not specified"),
         (SASL | {"kafka.sasl.jaas.config": LOGIN.replace(SCRAM, PLAIN)}, f"the login module has to be {SCRAM}"),
-        (TLS | {"kafka.ssl.truststore.location": "s.jks"}, "truststore.type is JKS unless it is set: only PEM .*keytool .*openssl"),
-        (TLS | {"kafka.ssl.keystore.location": "s.p12", "kafka.ssl.keystore.type": "PKCS12"}, "keystore.type is PKCS12: .*openssl pkcs12"),
+        (TLS | {"kafka.ssl.truststore.type": "BCFKS", "kafka.ssl.truststore.location": "s"}, "is 'BCFKS': it is PEM, JKS or PKCS12"),
+        (TLS | {"kafka.ssl.truststore.certificates": "-----BEGIN"}, "is a text in PEM: set kafka.ssl.truststore.type to PEM"),
+        (TLS | {"kafka.ssl.truststore.location": str(FILES / "trust.jks")}, "trust.jks is in Java's old format JKS: `keytool -import"),
+        (TLS | store("truststore", "trust.p12", password=SECRET), "trust.p12 is no PKCS12, its .*, or the password does not fit"),
+        (TLS | store("keystore", "trust.p12"), "keystore.location .*trust.p12 has no private key with its certificate"),
+        (TLS | store("keystore", "ca.pem"), "keystore.location .*ca.pem is no PKCS12"),
         (TLS | {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": "/no/file"}, "/no/file cannot be read: No such file"),
         (TLS | {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": SECRET}, "has no certificates in PEM"),
         (TLS | {"kafka.ssl.endpoint.identification.algorithm": "http"}, "it is https, or empty"),
@@ -99,6 +109,18 @@ def test_an_encrypted_key_needs_its_password_and_its_own_certificate(authority: 
             read_security(options | {"kafka.ssl.key.password": password})
     with pytest.raises(OptionError, match="does not belong to the first certificate"):
         read_security(options | {"kafka.ssl.keystore.key": encrypted(authority.pair.key), "kafka.ssl.key.password": SECRET})
+
+
+@pytest.mark.parametrize("store_type", ["PKCS12", "JKS", None])
+def test_stores_of_keytool_are_read_by_either_name(store_type: str | None) -> None:
+    types = {} if store_type is None else {f"kafka.ssl.{kind}.type": store_type for kind in ("truststore", "keystore")}
+
+    security = read_security(TLS | types | store("truststore", "trust.p12") | store("keystore", "server.p12"))
+
+    context = security.door()._context
+    assert context is not None
+    subjects = [dict(part[0] for part in each["subject"]) for each in context.get_ca_certs()]
+    assert [subject["commonName"] for subject in subjects] == ["CA", "Another CA"]
 
 
 def encrypted(key: str) -> str:
