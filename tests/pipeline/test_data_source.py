@@ -50,9 +50,12 @@ def test_what_is_written_is_read_over_tls_and_sasl_and_no_secret_is_shown(tmp_pa
         finally:
             kill_group(driver)
 
-    answers = dict(line.split(" ", 1) for line in told.splitlines() if line.startswith(("rows ", "files ", "places ", "refusal ")))
+    answers = dict(
+        line.split(" ", 1) for line in told.splitlines() if line.startswith(("audit ", "rows ", "files ", "places ", "refusal "))
+    )
     assert answers["rows"] == str([(number, number * 2) for number in range(ROWS)]), told[-3000:]
     assert answers["files"] == answers["rows"]
+    assert answers["audit"] == "['topic', 'partition', 'file', 'position', 'offset', 'problem'] []"
     assert answers["places"] == str([("written", number, "h", 0) for number in range(PARTITIONS)])
     assert "topic missing: TOPIC_AUTHORIZATION_FAILED" in answers["refusal"]
     assert "kafka.ssl.key.password=*********(redacted)" in told

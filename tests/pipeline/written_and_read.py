@@ -34,6 +34,8 @@ def main(options_file: str, topic: str, rows_count: str, directory: str) -> int:
     print("places", sorted({(row.topic, row.partition, row.header, row.timestampType) for row in found}))
     segments = spark.read.format("barnabas-log").option("subscribe", topic).option("readTo", "logEnd").load(directory)
     print("files", sorted((int(row.key), int(row.value)) for row in segments.selectExpr(*columns[:2]).collect()))
+    audit = spark.read.format("barnabas-log").option("subscribe", topic).option("audit", "true").load(directory)
+    print("audit", audit.columns, audit.collect())
     try:
         spark.read.format("barnabas").options(**brokers).option("subscribe", "missing").load().collect()
     except Exception as error:

@@ -12,6 +12,7 @@ from ..options import number, truth
 
 KNOWN = (
     "path", "subscribe", "subscribePattern", "includeHeaders", "startingTimestamp", "endingTimestamp", "readTo", "kafka.isolation.level",
+    "audit",
 )  # fmt: skip
 HIGH_WATERMARK, LOG_END = "highWatermark", "logEnd"
 METADATA_LOG = "__cluster_metadata"
@@ -29,6 +30,8 @@ class LogOptions(NamedTuple):
     ending_ms: int | None
     reads_to_log_end: bool
     reads_uncommitted: bool
+    is_audit: bool
+    """Findings instead of rows (audit.py)."""
 
     def chooses(self, topic: str) -> bool:
         """Whether the topic is read."""
@@ -67,4 +70,5 @@ def read_options(texts: Mapping[str, str]) -> LogOptions:
         ending_ms=number(options, "endingTimestamp", 0),
         reads_to_log_end=read_to.lower() == LOG_END.lower(),
         reads_uncommitted=isolation == "read_uncommitted",
+        is_audit=truth(options, "audit", default=False),
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import OptionError
+from .checkpoints import HIGH_WATERMARKS, LOG_STARTS, read_checkpoint
 from .options import LogOptions
 from .transactions import first_unstable_offset
 
@@ -19,7 +20,6 @@ PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d+)")
 """The name of a partition's directory. One that is deleted, stray or on its way to another disk has a suffix: topic-0.<uuid>-delete."""
 SUFFIXED = re.compile(r".*\.[0-9a-f]{32}-(delete|stray|future)")
 SEGMENT = re.compile(r"(\d{20})\.log")
-HIGH_WATERMARKS, LOG_STARTS = "replication-offset-checkpoint", "log-start-offset-checkpoint"
 _TIME_ENTRY = struct.Struct(">qi")
 
 
@@ -34,15 +34,31 @@ class Segment(NamedTuple):
     is_last: bool
 
 
+class PartitionDirectory(NamedTuple):
+    """A directory of a partition's files."""
+
+    path: Path
+    topic: str
+    partition: int
+
+
 def find_segments(options: LogOptions) -> list[Segment]:
     """The segments of all chosen partitions that may have rows. OptionError for a directory that is no log directory, and for a topic that
     is in none."""
     found: list[Segment] = []
+    for directory in find_partitions(options):
+        starts, ends = read_checkpoint(directory.path.parent / LOG_STARTS), read_checkpoint(directory.path.parent / HIGH_WATERMARKS)
+        name = directory.topic, directory.partition
+        found += _segments(options, directory.path, name, starts.get(name, 0), None if options.reads_to_log_end else ends.get(name, 0))
+    return found
+
+
+def find_partitions(options: LogOptions) -> list[PartitionDirectory]:
+    """The chosen partitions. Raises OptionError, as `find_segments` does."""
     seen: dict[tuple[str, int], Path] = {}
     for directory in options.directories:
         if not directory.is_dir():
             raise OptionError(f"{directory} is no directory: it has to be there on the driver and on every worker")
-        starts, ends = _checkpoint(directory / LOG_STARTS), _checkpoint(directory / HIGH_WATERMARKS)
         for path in sorted(each for each in directory.iterdir() if each.is_dir()):
             match = PARTITION.fullmatch(path.name)
             if match is None or SUFFIXED.fullmatch(path.name) or not options.chooses(match["topic"]):
@@ -53,11 +69,9 @@ def find_segments(options: LogOptions) -> list[Segment]:
                     f"{path} and {seen[name]} are replicas of the same partition: read the directories of one broker at a time"
                 )
             seen[name] = path
-            end = None if options.reads_to_log_end else ends.get(name, 0)
-            found += _segments(options, path, name, starts.get(name, 0), end)
     if missing := options.topics - {topic for topic, _ in seen}:
         raise OptionError(f"topic {min(missing)} is in none of {', '.join(map(str, options.directories))}")
-    return found
+    return [PartitionDirectory(path, *name) for name, path in seen.items()]
 
 
 def _segments(options: LogOptions, path: Path, name: tuple[str, int], start: int, end: int | None) -> Iterable[Segment]:
@@ -84,16 +98,3 @@ def _largest_timestamp(segment: Path) -> int:
         return 1 << 62
     entries = [_TIME_ENTRY.unpack_from(index, at) for at in range(0, len(index) - _TIME_ENTRY.size + 1, _TIME_ENTRY.size)]
     return max((int(timestamp) for timestamp, _ in entries), default=0) or 1 << 62
-
-
-def _checkpoint(path: Path) -> dict[tuple[str, int], int]:
-    """Offsets by topic and partition: a line with the version 0, one with the number of lines, then `topic partition offset`."""
-    try:
-        lines = path.read_text().splitlines()
-    except FileNotFoundError:
-        return {}
-    offsets = {}
-    for line in lines[2:]:
-        topic, partition, offset = line.split()
-        offsets[topic, int(partition)] = int(offset)
-    return offsets
