@@ -19,7 +19,7 @@ from tests.simulation.world import simulate
 
 pytestmark = pytest.mark.timeout(1_200)  # hundreds of seeds beside another lane, on a slow machine
 
-SEEDS_COUNT = int(os.environ.get("BARNABAS_SIMULATION_SEEDS", "40"))
+SEEDS_COUNT = int(os.environ.get("BARNABAS_SIMULATION_SEEDS", "30"))
 SEEDS_MAX = 200  # until everything was reached
 REPEATED_SHARE = 0.01  # of the seeds, which run a second time in a fresh process
 

@@ -23,7 +23,7 @@ from tests.simulation.world import simulate
 
 pytestmark = pytest.mark.timeout(1_200)  # hundreds of seeds beside another lane, on a slow machine
 
-SEEDS_COUNT = int(os.environ.get("BARNABAS_SIMULATION_SEEDS", "40"))
+SEEDS_COUNT = int(os.environ.get("BARNABAS_SIMULATION_SEEDS", "30"))
 SEEDS_MAX = 200  # until everything was reached
 FIVE_NODES_SHARE = 0.1
 REPEATED = range(0, SEEDS_COUNT, 100)
