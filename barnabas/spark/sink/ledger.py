@@ -246,9 +246,9 @@ class Ledger:
         adopted = decision._replace(generation=generation, is_done=True)
         self._append([(f"decision/{generation}", adopted.to_json()), (f"decision/{decision.generation}", None)])
 
-    def forget(self, decision: Decision) -> None:
-        """Remove what is known of a sink that will not be used again."""
-        self._append([("generation", None), (f"decision/{decision.generation}", None)])
+    def forget(self, generation: int) -> None:
+        """Remove what is known of a sink that will not be used again; this is its newest generation."""
+        self._append([("generation", None), (f"decision/{generation}", None)])
 
     def part_batch(self, partition: int, part: Part) -> Batch:
         """The record of a task's part, for its transaction."""

@@ -253,13 +253,18 @@ def commit(options: SinkOptions, batch: int | None, messages: Sequence[Written])
             )
     _abort_open(cluster, options, range(generation + 1), except_for=decision)
     if batch is None:
-        ledger.forget(decision)
+        ledger.forget(decision.generation)
     else:
         ledger.finish(decision)
 
 
 def abort(options: SinkOptions, batch: int | None, messages: Sequence[Written]) -> None:
-    """Abort what the tasks have written, unless it is decided. Tasks may still run: the next plan aborts theirs."""
+    """Abort what the tasks have written, unless it is decided. Tasks of a stream may still run: the next plan aborts theirs. A write
+    outside of a stream has no next plan: one more generation makes tasks that still run too late, and ends the rest."""
+    if batch is None:
+        plan = recover(options)
+        Ledger(options.open(), options.ledger, options.sink).forget(plan.generation)
+        return
     written = [message for message in messages if message.transaction is not None]
     if not written:
         return

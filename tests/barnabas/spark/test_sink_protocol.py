@@ -293,6 +293,21 @@ def test_other_rows_than_those_that_were_decided_end_the_query(
     assert spark.open_count() == 0
 
 
+def test_a_write_outside_of_a_stream_that_is_aborted_leaves_nothing_open(spark: Spark) -> None:
+    """Spark aborts a job while some of its tasks run: they tell nothing, and nobody plans again."""
+    plan = spark.plan()
+    rows = [pa.record_batch({"value": ["a"]})]
+    protocol.write(spark.options, plan, Work("", None, 0, 1), rows)
+
+    protocol.abort(spark.options, None, [])
+
+    assert spark.open_count() == 0
+    with pytest.raises(LedgerError, match="is too late"):
+        protocol.write(spark.options, plan, Work("", None, 1, 2), rows)
+    assert spark.committed() == []
+    assert spark.open_count() == 0
+
+
 def test_a_decision_too_late_for_its_transactions_is_refused(broker: barnabas.Broker, request: pytest.FixtureRequest) -> None:
     spark = make_spark(broker, request, **{"kafka.transaction.timeout.ms": str(SHORT_MS)})
     written = spark.task(spark.plan(), 0, 0, ["a"])
