@@ -27,15 +27,22 @@ class Range(NamedTuple):
 
 def ranges_between(start: Offsets, end: Offsets, options: SourceOptions, cluster: Cluster) -> list[Range]:
     """The ranges of a batch. A partition or topic that `start` does not have begins at its first offset. DataLossError for a topic that
-    was made anew or has ended before where the query stands, unless failOnDataLoss is false: then it begins at its first offset again."""
+    was made anew or has ended before where the query stands, unless failOnDataLoss is false: then it begins at its first offset again. A
+    batch that was planned before its topic was made anew has no range of it: its records are gone."""
     found: list[Range] = []
+    cluster.refresh(end)  # Spark may run a batch of its log again, long after it was planned
     for topic, told in end.items():
-        before = start.get(topic)
+        before, existing = start.get(topic), cluster.topic(topic)
+        is_gone = existing is None or existing.topic_id.hex() != told.topic_id
         is_new = before is not None and before.topic_id != told.topic_id
-        if is_new and options.fails_on_data_loss:
+        if (is_gone or is_new) and options.fails_on_data_loss:
+            if existing is None:
+                raise DataLossError(f"topic {topic} was deleted, and the query has yet to read records of it")
             raise DataLossError(
                 f"topic {topic} was deleted and made again: its offsets are of other records now (failOnDataLoss=false reads the new one)"
             )
+        if is_gone:
+            continue
         begun = {} if before is None or is_new else before.offsets
         unknown = [number for number in told.offsets if number not in begun]
         firsts = list_offsets(cluster, topic, unknown, EARLIEST) if unknown else {}
