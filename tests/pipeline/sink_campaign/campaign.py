@@ -213,7 +213,7 @@ class Campaign:
         else:
             self._await_end()
 
-    def _fault_twice(self, visitor: Visitor, _: Fault | None = None) -> None:
+    def _fault_twice(self, visitor: Visitor, fault: Fault | None = None) -> None:
         hold = self._keeper.hold("abort:begin")
         try:
             kill_process(visitor.pid)
@@ -224,6 +224,8 @@ class Campaign:
         finally:
             self._keeper.cancel(hold)
         self._await_end()
+        if fault is not None:
+            time.sleep(fault.down_s)
 
     def _kill_driver(self, spared: tuple[int, ...] = ()) -> None:
         assert self._driver is not None
@@ -240,6 +242,13 @@ class Campaign:
         self._zombies.append(visitor)
         self._start_unless_active(fault.partitions)
         self._await_commit("beside a process of a driver that was killed")
+        self._let_zombies_go()
+
+    def _fault_twin(self, visitor: Visitor, _: Fault) -> None:
+        assert self._driver is not None
+        self._driver.ask("kill_task", attempt=visitor.told["attempt"])
+        self._zombies.append(visitor)
+        self._await_commit("beside an attempt that Spark had killed")
         self._let_zombies_go()
 
     def _fault_stop(self, visitor: Visitor, fault: Fault) -> None:

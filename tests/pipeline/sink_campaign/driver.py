@@ -52,6 +52,10 @@ class Driver:
         if self._query is not None:
             self._query.stop()
 
+    def kill_task(self, *, attempt: int) -> None:
+        """Spark kills the attempt, which is no failure, and runs another."""
+        self.spark.sparkContext._jsc.sc().killTaskAttempt(attempt, True, "a twin takes its place")
+
     def state(self) -> dict[str, Any]:
         query = self._query
         if query is None:

@@ -6,6 +6,7 @@
 | twice | kill -9 of the held process, and of the one that aborts | the query ends as if the driver had been killed |
 | driver | kill -9 of the driver, its JVM and all its workers | a new driver |
 | zombie | the same, but the held process stays, and goes on when the new driver has committed a batch | nothing of it is seen |
+| twin | Spark kills the held attempt at a task, and runs another | the query goes on |
 | stop | query.stop() while it is held; it goes on after a new start | nothing of it is seen |
 | broker | kill -9 of the broker, which starts again | the query goes on |
 | hang | SIGSTOP of the broker for a moment | the query goes on |
@@ -17,28 +18,41 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-PYTHON, TWICE, DRIVER, ZOMBIE, STOP, BROKER, HANG = "python", "twice", "driver", "zombie", "stop", "broker", "hang"
-KINDS = (PYTHON, TWICE, DRIVER, ZOMBIE, STOP, BROKER, HANG)
+PYTHON, TWICE, DRIVER, ZOMBIE, TWIN, STOP, BROKER, HANG = "python", "twice", "driver", "zombie", "twin", "stop", "broker", "hang"
+KINDS = (PYTHON, TWICE, DRIVER, ZOMBIE, TWIN, STOP, BROKER, HANG)
+OF_A_COMMIT, OF_A_TASK, OF_A_FIRST_FAULT = (TWICE,), (TWIN,), (ZOMBIE, TWIN)
 OF_A_NEW_DRIVER = (DRIVER, ZOMBIE)
 """Each costs the start of a JVM."""
 
 ALWAYS = (
-    "plan:begin", "plan:generation", "plan:end", "task:begin", "task:opened", "task:written", "task:flushed", "task:end", "commit:begin",
-    "commit:bound", "commit:deciding", "commit:decided", "commit:ended", "commit:finishing", "commit:finished", "commit:end",
+    "plan:begin", "plan:generation", "plan:end",
+    "task:begin", "task:opening", "task:opened", "task:written", "task:flushed", "task:end",
+    "commit:begin", "commit:bound", "commit:deciding", "commit:decided", "commit:ended", "commit:finishing", "commit:finished",
+    "commit:end",
 )  # fmt: skip
 """The points that each batch passes."""
-WEIGHTS = {"commit:decided": 3, "commit:ended": 3, "commit:deciding": 2, "commit:finishing": 2, "commit:end": 2, "task:flushed": 2}
-SKIPPED_MAX = {"task:begin": 2, "task:opened": 2, "task:written": 5, "task:flushed": 2, "task:end": 2, "commit:ended": 1}
+WEIGHTS = {
+    "commit:decided": 3,
+    "commit:ended": 3,
+    "commit:deciding": 2,
+    "commit:finishing": 2,
+    "commit:end": 2,
+    "task:flushed": 2,
+    "task:opening": 2,
+}
+SKIPPED_MAX = {"task:begin": 2, "task:opening": 2, "task:opened": 2, "task:written": 5, "task:flushed": 2, "task:end": 2, "commit:ended": 1}
 """How many visitors of the point pass before one is held, at most: another task, or a later transaction."""
 AFTER_A_DECISION = ("commit:decided", "commit:ended", "commit:finishing")
 ONLY_AFTER_A_DECISION = ("plan:ended", "plan:adopted")
 IN_ANY_PLAN = ("plan:begin", "plan:generation", "plan:end")
+TWIN_POINTS = ("task:opening", "task:opened", "task:written")
 SECOND_SHARE = 0.3
 NEW_DRIVER_WEIGHT = 0.25
 
 
 class Fault(NamedTuple):
-    """`partitions` of the shuffle of the query's next start; `down_s` for the broker; `rows` are written before."""
+    """`partitions` of the shuffle of the query's next start; `down_s`: how long the broker or the query is away; `rows` are
+    written before."""
 
     kind: str
     point: str
@@ -60,7 +74,7 @@ def random_faults(
     while left:
         first = _fault(randomness, _point(randomness, points or ALWAYS), kinds or KINDS)
         faults = [first]
-        if left > 1 and first.kind not in (ZOMBIE, BROKER, HANG) and randomness.random() < SECOND_SHARE:
+        if left > 1 and first.kind in (PYTHON, TWICE, DRIVER, STOP) and randomness.random() < SECOND_SHARE:
             certain = IN_ANY_PLAN + (ONLY_AFTER_A_DECISION if first.point in AFTER_A_DECISION else ())
             faults.append(_fault(randomness, randomness.choice(certain), kinds or KINDS, is_second=True))
         rounds.append(faults)
@@ -74,7 +88,11 @@ def _point(randomness: random.Random, points: Sequence[str]) -> str:
 
 def _fault(randomness: random.Random, point: str, kinds: Sequence[str], *, is_second: bool = False) -> Fault:
     possible = [
-        kind for kind in kinds if not (kind == TWICE and not point.startswith("commit:")) and not (kind == ZOMBIE and is_second)
+        kind
+        for kind in kinds
+        if (kind not in OF_A_COMMIT or point.startswith("commit:"))
+        and (kind not in OF_A_TASK or point in TWIN_POINTS)
+        and (kind not in OF_A_FIRST_FAULT or not is_second)
     ] or [PYTHON]
     weights = [NEW_DRIVER_WEIGHT if kind in OF_A_NEW_DRIVER else 1.0 for kind in possible]
     return Fault(

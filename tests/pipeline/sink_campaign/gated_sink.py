@@ -29,7 +29,7 @@ ADDRESS = "BARNABAS_TEST_GATES"
 KEEPER_TIMEOUT_S = 600.0
 POINTS = (
     "plan:begin", "plan:generation", "plan:ended", "plan:aborted", "plan:adopted", "plan:end",
-    "task:begin", "task:opened", "task:written", "task:flushed", "task:ended", "task:end",
+    "task:begin", "task:opening", "task:opened", "task:written", "task:flushed", "task:ended", "task:end",
     "commit:begin", "commit:bound", "commit:deciding", "commit:decided", "commit:ended", "commit:aborted", "commit:finishing",
     "commit:finished", "commit:end",
     "abort:begin", "abort:ended", "abort:end",
@@ -38,6 +38,8 @@ POINTS = (
 `commit:end` is before Spark writes its own commit log entry."""
 
 _phase = ""
+_facts: dict[str, object] = {}
+"""What this process does now: one task, plan or commit at a time."""
 
 
 class GatedSource(DefaultSource):
@@ -56,7 +58,7 @@ class GatedWriter(StreamWriter):
     """The product's, in this module: what unpickles it imports the gates."""
 
 
-def visit(point: str, **facts: object) -> None:
+def visit(point: str) -> None:
     """Returns when the keeper lets this process pass. A keeper that is gone holds nobody."""
     port = os.environ.get(ADDRESS)
     if port is None:
@@ -64,7 +66,7 @@ def visit(point: str, **facts: object) -> None:
     assert point in POINTS, point
     try:
         with socket.create_connection(("127.0.0.1", int(port)), timeout=KEEPER_TIMEOUT_S) as connection:
-            connection.sendall(json.dumps({"point": point, "pid": os.getpid(), **facts}).encode() + b"\n")
+            connection.sendall(json.dumps({"point": point, "pid": os.getpid(), **_facts}).encode() + b"\n")
             connection.recv(1)
     except OSError:
         pass
@@ -73,27 +75,27 @@ def visit(point: str, **facts: object) -> None:
 def _as_phase(name: str, function: Callable[..., Any], facts_of: Callable[..., dict[str, object]]) -> Callable[..., Any]:
     @functools.wraps(function)
     def gated(*arguments: Any, **options: Any) -> Any:
-        global _phase
-        _phase = name
+        global _phase, _facts
+        _phase, _facts = name, facts_of(*arguments)
         try:
-            facts = facts_of(*arguments)
-            visit(f"{name}:begin", **facts)
+            visit(f"{name}:begin")
             result = function(*arguments, **options)
-            visit(f"{name}:end", **facts)
+            visit(f"{name}:end")
             return result
         finally:
-            _phase = ""
+            _phase, _facts = "", {}
 
     return gated
 
 
-def _before(owner: Any, name: str, step: str) -> None:
+def _before(owner: Any, name: str, step: str | Callable[[], str | None]) -> None:
     function = getattr(owner, name)
 
     @functools.wraps(function)
     def gated(*arguments: Any, **options: Any) -> Any:
-        if _phase:
-            visit(f"{_phase}:{step}")
+        found = step if isinstance(step, str) else step()
+        if _phase and found:
+            visit(f"{_phase}:{found}")
         return function(*arguments, **options)
 
     setattr(owner, name, gated)
@@ -128,6 +130,7 @@ def _install() -> None:
     _after(TransactionWriter, "write", "written")
     _after(TransactionWriter, "flush", "flushed")
     _after(protocol, "end_transaction", "ended")
+    _before(protocol, "init_producer", lambda: "opening" if _phase == "task" else None)
     _after(protocol, "init_producer", lambda: "opened" if _phase == "task" else "aborted")
     protocol.recover = _as_phase("plan", protocol.recover, lambda *_: {})
     protocol.write = _as_phase("task", protocol.write, _task_facts)

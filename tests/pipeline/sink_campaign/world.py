@@ -26,8 +26,8 @@ PARTITIONS = 3
 SETTINGS = {
     "transaction.state.log.num.partitions": "4",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-    "transactional.id.expiration.ms": "3000",
-    "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
+    "transactional.id.expiration.ms": "1000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
 }
 CLUSTER_ID = "c2lua3MtY2FtcGFpZ24tMQ"
 FLUSH_TIMEOUT_S = 60.0
