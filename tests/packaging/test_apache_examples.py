@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 import config.image
 from barnabas.cli.kafka_tools.run import TOOLS
 from config.loading import MOUNTED_VARIABLE, load_server_config
-from tests.packaging.apache_examples import EXAMPLES, JAAS, MOUNTED_PROPERTIES
+from tests.packaging.apache_examples import EXAMPLES, JAAS, MOUNTED_PROPERTIES, PUBLIC
 from tests.packaging.containers import ROOT, dockerfile_command, in_image
 from tests.support.cluster import free_ports
 from tests.support.installed import TIMEOUT_S
@@ -46,6 +46,17 @@ def test_example_is_understood(name: str, secrets: Path, tmp_path: Path) -> None
     assert loaded.log_dirs == ("/tmp/kraft-combined-logs",) and loaded.barnabas_auto_format
     assert loaded.offsets_topic_replication_factor == 1
     assert set(loaded.unknown_keys) <= {"security.protocol"}, "which Apache Kafka ignores, too"
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_compose_file_is_understood(name: str) -> None:
+    loaded = load_server_config(None, in_image(**PUBLIC[name]), [])
+
+    wanted = PUBLIC[name].get("KAFKA_LISTENERS", "PLAINTEXT://0.0.0.0:9092,INTERNAL://0.0.0.0:19092")
+    assert ",".join(map(str, loaded.listeners)) == wanted and loaded.barnabas_auto_format
+    assert loaded.log_dirs == (PUBLIC[name].get("KAFKA_LOG_DIRS", "/var/lib/kafka/data"),)
+    assert (loaded.offsets_topic_replication_factor, loaded.transaction_state_log_min_isr) == (1, 1), "one node is one node"
+    assert set(loaded.unknown_keys) <= {"kraft.cluster.id"}
 
 
 @pytest.mark.parametrize("name", ["single-node/sasl_plaintext", "single-node/file-input"])

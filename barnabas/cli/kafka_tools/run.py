@@ -19,6 +19,8 @@ TOOLS = {
     "kafka-console-consumer": "console_consumer",
     "kafka-console-producer": "console_producer",
     "kafka-consumer-groups": "consumer_groups",
+    "kafka-get-offsets": "get_offsets",
+    "kafka-metadata-quorum": "metadata_quorum",
     "kafka-topics": "topics",
 }
 TIMEOUT_S = 60.0

@@ -123,6 +123,27 @@ def test_configs(tool: Tool, topic_name: str) -> None:
     assert tool("configs", "--describe", "--entity-type", "topics", "--entity-name", topic_name)[1].count("\n") == 1
 
 
+def test_offsets(tool: Tool, topic_name: str) -> None:
+    tool("topics", "--create", "--topic", topic_name, "--partitions", "2")
+    tool("console-producer", "--topic", topic_name, "--property", "parse.key=true", stdin="k\ta\nk\tb\n")
+
+    ends, starts = (tool("get-offsets", "--topic", topic_name, "--time", time)[1].splitlines() for time in ("-1", "earliest"))
+    assert sorted(int(line.rsplit(":", 1)[1]) for line in ends) == [0, 2] and starts == [f"{topic_name}:0:0", f"{topic_name}:1:0"]
+    missing = tool("get-offsets", "--topic", f"none-{topic_name}")
+    assert missing[0] == 1 and "Could not match any topic-partitions with the specified filters" in missing[2]
+
+
+def test_quorum(tool: Tool) -> None:
+    """What moves on by itself is left out: the log of the metadata may grow between two commands."""
+    tool_s, command = "org.apache.kafka.tools.MetadataQuorumCommand", tool("metadata-quorum", "describe", "--status")
+    kafka_s = java_tool(tool_s, *tool.address, "describe", "--status")
+    ours, theirs = (re.sub(r"(HighWatermark:\s+)\d+", r"\1", text) for text in (command[1], kafka_s.stdout))
+    assert (command[0], ours) == (0, theirs)
+    lines = tool("metadata-quorum", "describe", "--replication")[1].splitlines()
+    assert lines[0].split() == ["NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status"]
+    assert lines[1].split()[0] == "1" and lines[1].split()[-1] == "Leader" and len(lines) == 2
+
+
 def test_api_versions_and_no_broker(tool: Tool) -> None:
     code, out, _ = tool("broker-api-versions")
     assert code == 0 and re.match(r"\S+:\d+ \(id: \d+ rack: null isFenced: false\) -> \(\n\tProduce\(0\): 0 to 13 \[usable: 13\],\n", out)
