@@ -1,5 +1,6 @@
 """`python -m tests.simulation --seeds N [--first S]`, or `--seed S [--trace]` to see one. `--stock`: with stock clients.
-`--transactions`: with transactional clients. `--security`: with logins, rights and secrets that are withdrawn.
+`--transactions`: with transactional clients. `--security`: with logins, rights and secrets that are withdrawn;
+it goes with `--transactions` too.
 `--nodes 3` or `5`: a cluster."""
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import partial
 from tests.simulation.campaign import describe, run_campaign
 from tests.simulation.cluster_world import ClusterWorld, FiveNodesWorld
 from tests.simulation.secured.cluster import SecuredClusterWorld
+from tests.simulation.secured.transactions import SecuredTransactionClusterWorld, SecuredTransactionWorld
 from tests.simulation.secured.world import SecuredWorld
 from tests.simulation.stock_world import StockWorld
 from tests.simulation.transaction_cluster import TransactionClusterWorld
@@ -31,17 +33,16 @@ def main() -> int:
     parser.add_argument("--security", action="store_true", help="logins, and an administrator who withdraws rights and secrets")
     parser.add_argument("--nodes", type=int, choices=(1, 3, 5), default=1, help="how many brokers form the cluster")
     options = parser.parse_args()
-    transactional = TransactionWorld if options.nodes == 1 else TransactionClusterWorld
-    secured = SecuredWorld if options.nodes == 1 else SecuredClusterWorld
-    kind = (
-        transactional
-        if options.transactions
-        else secured
-        if options.security
-        else StockWorld
-        if options.stock
-        else {1: World, 3: ClusterWorld, 5: FiveNodesWorld}[options.nodes]
-    )
+    kinds: dict[tuple[bool, bool, bool], type[World]] = {  # by --security, --transactions, and whether there are several nodes
+        (True, True, False): SecuredTransactionWorld,
+        (True, True, True): SecuredTransactionClusterWorld,
+        (True, False, False): SecuredWorld,
+        (True, False, True): SecuredClusterWorld,
+        (False, True, False): TransactionWorld,
+        (False, True, True): TransactionClusterWorld,
+    }
+    usual = StockWorld if options.stock else {1: World, 3: ClusterWorld, 5: FiveNodesWorld}[options.nodes]
+    kind = kinds.get((options.security, options.transactions, options.nodes > 1), usual)
     run = partial(simulate, make=kind)
     if options.seed is None:
         print(f"seeds {options.first} to {options.first + options.seeds - 1}, Python {platform.python_version()}", flush=True)

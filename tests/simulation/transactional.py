@@ -20,7 +20,7 @@ from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records import SimpleRecord, build_batch
 from tests.simulation.clients import EPOCH_S, RETRIED, VALUE_SIZE_MAX, Address, name_of
-from tests.simulation.connection import ClientConnection, LostError
+from tests.simulation.connection import LostError
 from tests.simulation.consumers import READ_COMMITTED, Fetcher
 from tests.simulation.history import Key
 from tests.simulation.transaction_ledger import ABORTED, COMMITTED, UNKNOWN, Attempt, Producer, TransactionLedger
@@ -150,7 +150,7 @@ class TransactionalClient(Fetcher, ABC):
             if response.error_code == 0:
                 self._coordinators[kind, key] = (response.host, response.port)
             else:
-                if response.error_code not in RETRIED:
+                if response.error_code not in self.retried:
                     self.unexpected("FindCoordinator", response.error_code)
                 await self._pause()
         return self._coordinators[kind, key]
@@ -165,7 +165,7 @@ class TransactionalClient(Fetcher, ABC):
             raise FencedError(what)
         if error in ABORTING:
             raise AbortError(what)
-        if error not in TRIED_AGAIN:
+        if error not in TRIED_AGAIN and error not in self.retried:
             if not self._is_explained(error):
                 self.unexpected(what, error)
             raise FencedError(what)
@@ -362,7 +362,7 @@ class TransactionalClient(Fetcher, ABC):
         await asyncio.sleep(delay_s)
         what = type(message).__name__.removesuffix("Request")
         try:
-            connection = await asyncio.wait_for(ClientConnection.open(self.network, self.host, *address), 2.0)
+            connection = await asyncio.wait_for(self.open_connection(self.network, self.host, *address), 2.0)
         except (LostError, TimeoutError):
             return
         try:

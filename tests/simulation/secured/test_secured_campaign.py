@@ -1,7 +1,7 @@
 """Secured simulated worlds in `make test`: seeds that keep every promise, twice the same trace, and ablations that are noticed.
 
-BARNABAS_SIMULATION_SEEDS says how many seeds run: a tenth of that number on one broker, and a quarter as many on clusters. `make simulate
-SIMULATE_ARGS=--security NODES=3 SEEDS=N` runs more with a report.
+BARNABAS_SIMULATION_SEEDS says how many seeds run: a twelfth of that number on one broker, a fifth as many on clusters, and as many with
+transactions. `make simulate SIMULATE_ARGS=--security NODES=3 SEEDS=N` runs more with a report.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from tests.simulation.ablation_set import SEEDS_MAX
 from tests.simulation.campaign import describe, hash_in_fresh_process, reached_by, replay_command, run_seeds
 from tests.simulation.secured.ablations import ABLATION_SET, ABLATIONS, BROKEN_BY, KEPT_SEEDS
 from tests.simulation.secured.cluster import SecuredClusterWorld
+from tests.simulation.secured.transactions import SecuredTransactionWorld
 from tests.simulation.secured.world import SecuredWorld
 from tests.simulation.world import World, simulate
 
 pytestmark = pytest.mark.timeout(1_200)  # beside another lane, on a slow machine
 
-SEEDS_COUNT = int(os.environ.get("BARNABAS_SIMULATION_SEEDS", "150")) // 10
-CLUSTER_SHARE = 0.25
+SEEDS_COUNT = int(os.environ.get("BARNABAS_SIMULATION_SEEDS", "150")) // 12
+CLUSTER_SHARE, TRANSACTION_SHARE = 0.2, 0.2
 
 REACHED = frozenset(
     {
@@ -37,11 +38,12 @@ def test_no_seed_breaks_a_promise() -> None:
     outcomes = [
         *run_seeds(range(SEEDS_COUNT), run=partial(simulate, make=SecuredWorld)),
         *run_seeds(range(round(SEEDS_COUNT * CLUSTER_SHARE)), run=partial(simulate, make=SecuredClusterWorld)),
+        *run_seeds(range(round(SEEDS_COUNT * TRANSACTION_SHARE)), run=partial(simulate, make=SecuredTransactionWorld)),
     ]
 
     failed = [describe(outcome) for outcome in outcomes if outcome.findings]
     assert not failed, "\n\n".join(failed[:3])
-    if SEEDS_COUNT >= 15:
+    if SEEDS_COUNT >= 12:
         assert reached_by(outcomes) >= REACHED, "a part of the product was never reached"
         assert sum(outcome.operations_count for outcome in outcomes) > 100 * SEEDS_COUNT, "so little was done that nothing is shown"
 

@@ -14,6 +14,7 @@ from protocol.errors import ErrorCode
 
 ANY_NAME = None
 _GROUP_READ_APIS = frozenset({"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat"})
+_TRANSACTION_APIS = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"})
 _FORWARDED = frozenset({"CreateTopics", "DeleteTopics", "CreateAcls", "DescribeQuorum"})
 
 
@@ -43,6 +44,10 @@ def uses_of(api: str, request: Any, response: Any, *, is_of_controller: bool) ->
         assert api == "DescribeQuorum", "nobody asks for more there"
         yield from _use((_on_cluster(AclOperation.DESCRIBE),), response.error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     elif api == "Produce":
+        if request.transactional_id is not None:
+            for produced in response.responses:
+                for partition in produced.partition_responses:
+                    yield from _transaction(AclOperation.WRITE, request.transactional_id, partition.error_code)
         for produced in response.responses:
             for partition in produced.partition_responses:
                 yield from _topic(AclOperation.WRITE, produced.name, partition.error_code)
@@ -57,11 +62,14 @@ def uses_of(api: str, request: Any, response: Any, *, is_of_controller: bool) ->
     elif api == "Metadata":
         for topic in response.topics:
             yield from _topic(AclOperation.DESCRIBE, topic.name, topic.error_code)
+    elif api == "InitProducerId" and request.transactional_id is not None:
+        yield from _transaction(AclOperation.WRITE, request.transactional_id, response.error_code)
     elif api == "InitProducerId":
         rights = Right(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME), _any_topic()
         yield from _use(rights, response.error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     elif api == "FindCoordinator":
-        yield from _group(AclOperation.DESCRIBE, request.key, response.error_code)
+        asked = _group if request.key_type == 0 else _transaction
+        yield from asked(AclOperation.DESCRIBE, request.key, response.error_code)
     elif api in _GROUP_READ_APIS:
         yield from _group(AclOperation.READ, request.group_id, response.error_code)
     elif api == "OffsetCommit":
@@ -70,6 +78,27 @@ def uses_of(api: str, request: Any, response: Any, *, is_of_controller: bool) ->
         yield from _offset_fetch(request, response)
     elif api in _FORWARDED:
         yield from _of_controller(api, response)
+    elif api in _TRANSACTION_APIS:
+        yield from _of_transaction(api, request, response)
+
+
+def _of_transaction(api: str, request: Any, response: Any) -> Iterator[Use]:
+    if api == "EndTxn":
+        yield from _transaction(AclOperation.WRITE, request.transactional_id, response.error_code)
+    elif api == "AddOffsetsToTxn":
+        yield from _transaction(AclOperation.WRITE, request.transactional_id, response.error_code)
+        yield from _group(AclOperation.READ, request.group_id, response.error_code)
+    elif api == "TxnOffsetCommit":
+        for topic in response.topics:
+            for each in topic.partitions:
+                yield from _transaction(AclOperation.WRITE, request.transactional_id, each.error_code)
+                yield from _group(AclOperation.READ, request.group_id, each.error_code)
+                yield from _topic(AclOperation.READ, topic.name, each.error_code)
+    else:
+        for topic in response.results_by_topic_v3_and_below:
+            for each in topic.results_by_partition:
+                yield from _transaction(AclOperation.WRITE, request.v3_and_below_transactional_id, each.partition_error_code)
+                yield from _topic(AclOperation.WRITE, topic.name, each.partition_error_code)
 
 
 def _of_controller(api: str, response: Any) -> Iterator[Use]:
@@ -114,6 +143,10 @@ def _topic(operation: AclOperation, name: str, error: int) -> Iterator[Use]:
 
 def _group(operation: AclOperation, name: str, error: int) -> Iterator[Use]:
     return _use((Right(operation, ResourceType.GROUP, name),), error, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+def _transaction(operation: AclOperation, name: str, error: int) -> Iterator[Use]:
+    return _use((Right(operation, ResourceType.TRANSACTIONAL_ID, name),), error, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 
 def _use(rights: tuple[Right, ...], error: int, refusal: ErrorCode | None) -> Iterator[Use]:

@@ -7,7 +7,7 @@ back, so that all clients can end what they have begun.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from broker.security.authorizer.acl_codes import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
@@ -42,25 +42,26 @@ Pattern = tuple[ResourceType, str, PatternType]
 
 
 class Warden(Client):
-    """`topics` and `groups` are what users need; `made` is the prefix of topics that they may make. `hosts` are those of clients."""
+    """`needed` are the resources that users need, by their type; `made` is the prefix of topics that they may make. `hosts` are those of
+    clients."""
 
-    def __init__(self, *arguments: Any, topics: list[str], groups: list[str], made: str, hosts: list[str]) -> None:
+    def __init__(self, *arguments: Any, needed: Mapping[ResourceType, Sequence[str]], made: str, hosts: list[str]) -> None:
         super().__init__(*arguments)
         self._accounts: dict[str, Account] = {}
         self._has_tokens: dict[str, bool] = {}
         self._hosts = hosts
-        self._patterns: list[Pattern] = [
-            *((ResourceType.TOPIC, topic, PatternType.LITERAL) for topic in topics),
-            *((ResourceType.TOPIC, topic[:2], PatternType.PREFIXED) for topic in topics),
+        self._needed: list[Pattern] = [
+            *((kind, name, PatternType.LITERAL) for kind, names in needed.items() for name in names),
             (ResourceType.TOPIC, made, PatternType.PREFIXED),
-            *((ResourceType.GROUP, group, PatternType.LITERAL) for group in groups),
             (ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL),
-            (ResourceType.TOPIC, "*", PatternType.LITERAL),
-            (ResourceType.GROUP, "*", PatternType.LITERAL),
         ]
-        """What rules are made of."""
-        self._needed = self._patterns[: len(topics)] + self._patterns[2 * len(topics) : 2 * len(topics) + 2 + len(groups)]
         """That give a user everything."""
+        self._patterns: list[Pattern] = [
+            *self._needed,
+            *((ResourceType.TOPIC, name[:2], PatternType.PREFIXED) for name in needed[ResourceType.TOPIC]),
+            *((kind, "*", PatternType.LITERAL) for kind in needed),
+        ]
+        """What denials are made of."""
         self._withdrawn: list[Step] = []
         """How to give it back, the oldest first."""
         self._passwords_count = 0
@@ -231,6 +232,7 @@ _ANSWERS = frozenset(
 _OPERATIONS = {
     ResourceType.TOPIC: (AclOperation.ALL, AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE),
     ResourceType.GROUP: (AclOperation.ALL, AclOperation.READ, AclOperation.DESCRIBE),
+    ResourceType.TRANSACTIONAL_ID: (AclOperation.ALL, AclOperation.WRITE, AclOperation.DESCRIBE),
     ResourceType.CLUSTER: (AclOperation.IDEMPOTENT_WRITE, AclOperation.DESCRIBE),
 }
 """What is given or denied. On the cluster nobody is given more: who may ALTER it makes rules of his own."""

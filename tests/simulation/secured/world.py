@@ -7,10 +7,12 @@ not be refused (judge.py); what the other worlds check holds as well.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from unittest.mock import patch
 
+from broker.security.authorizer.acl_codes import ResourceType
 from protocol.errors import ErrorCode
 from protocol.sasl import scram
 from tests.simulation.admin import Admin
@@ -30,12 +32,12 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ADMIN, NODE, SCOUT = "admin", "node", "scout"
 PLAIN_USERS, SCRAM_USERS, TOKEN_USERS = ("bruno",), ("alice", "clara"), ("tina",)
 USERS = (*SCRAM_USERS, *PLAIN_USERS, *TOKEN_USERS)
-GROUPS = ("g", "k", "m")  # classic members, those of KIP-848, both
 VISITORS_COUNT = 2
 MAX_REAUTH_MS = (0, 700, 2_500)
 REFUSALS = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ErrorCode.UNKNOWN_SERVER_ERROR,  # before the ACLs are loaded; what fails otherwise is in the log, and found there
     }
 )  # fmt: skip
@@ -46,6 +48,11 @@ class SecuredWorld(World):
 
     OPTIONS = " --security"
     COMPACTED_SHARE = 0.0
+    NEEDED: Mapping[ResourceType, Sequence[str]] = {ResourceType.TOPIC: (FLUSHED, PLAIN), ResourceType.GROUP: ("g", "k", "m")}
+    """What clients use. The groups: of classic members, of KIP-848's, of both."""
+    ADMINISTRATORS: tuple[type[Client], ...] = (Admin, Warden)
+    LAST_READERS = frozenset({"reader"})
+    """Clients that read everything when the run is over."""
     OPEN_SHARE = 0.2  # of the seeds allow everything that no ACL has to do with
 
     # -- what it is made of --------------------------------------------------------------------------------------------
@@ -92,9 +99,9 @@ class SecuredWorld(World):
         """Clients of the run are users, who may be refused; who prepares and who reads it all at the end is the administrator. The scout
         has no right at all."""
         client = super()._client(kind, name, **arguments)
-        is_user = not isinstance(client, Admin | Warden) and name != "reader"
+        is_user = not isinstance(client, self.ADMINISTRATORS) and name not in self.LAST_READERS
         who = SCRAM_USERS + TOKEN_USERS if isinstance(client, Visitor) else USERS
-        user = SCOUT if isinstance(client, Scout) else self._stream(f"account of {name}").choice(who) if is_user else ADMIN
+        user = SCOUT if isinstance(client, Scout) else self._stream(f"account of {client.host}").choice(who) if is_user else ADMIN
         client.open_connection = Door(self._accounts[user], self.judge, self._stream(f"logins of {name}")).open
         client.retried = RETRIED | REFUSALS
         if isinstance(client, Maker):
@@ -104,9 +111,7 @@ class SecuredWorld(World):
     def _make_clients(self) -> list[Client]:
         visitors = [self._client(Visitor, f"visitor{index}") for index in range(VISITORS_COUNT)]
         clients = [*super()._make_clients(), self._client(Maker, "maker"), *visitors]
-        self.warden = self._client(
-            Warden, "warden", topics=[FLUSHED, PLAIN], groups=list(GROUPS), made=MADE, hosts=[client.host for client in clients]
-        )
+        self.warden = self._client(Warden, "warden", needed=self.NEEDED, made=MADE, hosts=[client.host for client in clients])
         for user in USERS:
             self.warden.add_account(self._accounts[user], has_password=user in SCRAM_USERS, has_tokens=user in TOKEN_USERS)
         return [*clients, self.warden]
