@@ -21,7 +21,7 @@ RUN groupadd --system --gid 1000 barnabas \
     && useradd --system --uid 1000 --gid barnabas --home-dir /var/lib/barnabas --create-home barnabas \
     && install -d -o barnabas -g barnabas /var/lib/kafka/data /etc/kafka/secrets /mnt/shared/config \
     && install -d /etc/kafka/docker /opt/kafka/bin && ln -s /opt/barnabas/entrypoint.sh /etc/kafka/docker/run \
-    && for tool in broker-api-versions configs console-consumer console-producer consumer-groups get-offsets metadata-quorum storage topics; do \
+    && for tool in acls broker-api-versions configs console-consumer console-producer consumer-groups get-offsets metadata-quorum storage topics; do \
         ln -s /opt/barnabas/kafka-tool.sh /opt/kafka/bin/kafka-$tool.sh; done
 
 # Folders, the user's id and the default CLUSTER_ID are those of Apache Kafka's image, so that its compose files and volumes serve here.

@@ -7,6 +7,7 @@ transactional ids; Read and Describe on topics, and Read on groups.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 
 from barnabas.cli import arguments
 from barnabas.cli.acl.rules import ANY_HOST, COLUMNS, PATTERNS, Rule, add_rule, check, operations, principal, resources
@@ -39,24 +40,29 @@ def run(options: argparse.Namespace) -> int:
     if not options.dry_run:
         settings.check_writable()
     rules = wished(options)
-    with Connection(settings) as connection:
-        if not options.dry_run:
-            creations = [
-                AclCreation(
-                    resource_type=rule.resource_type,
-                    resource_name=rule.resource_name or "",
-                    resource_pattern_type=rule.pattern_type,
-                    principal=rule.principal or "",
-                    host=rule.host or "",
-                    operation=rule.operation,
-                    permission_type=rule.permission,
-                )
-                for rule in rules
-            ]
-            for result in connection.wire().request(CreateAclsRequest(creations=creations)).results:
-                check(result.error_code, result.error_message)
+    if not options.dry_run:
+        with Connection(settings) as connection:
+            create(connection, rules)
     Output(options.output).rows([rule.to_data() for rule in rules], COLUMNS)
     return DONE
+
+
+def create(connection: Connection, rules: Iterable[Rule]) -> None:
+    """Raises RefusedError."""
+    creations = [
+        AclCreation(
+            resource_type=rule.resource_type,
+            resource_name=rule.resource_name or "",
+            resource_pattern_type=rule.pattern_type,
+            principal=rule.principal or "",
+            host=rule.host or "",
+            operation=rule.operation,
+            permission_type=rule.permission,
+        )
+        for rule in rules
+    ]
+    for result in connection.wire().request(CreateAclsRequest(creations=creations)).results:
+        check(result.error_code, result.error_message)
 
 
 def wished(options: argparse.Namespace) -> list[Rule]:

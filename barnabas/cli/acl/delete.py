@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 
 from barnabas.cli import arguments
-from barnabas.cli.acl.rules import COLUMNS, PATTERNS, add_rule, check, filters, find
+from barnabas.cli.acl.rules import COLUMNS, PATTERNS, Rule, add_rule, check, filters, find
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError
 from barnabas.cli.output import Output, confirm
@@ -35,22 +36,26 @@ def run(options: argparse.Namespace) -> int:
             raise RefusedError("there are no such ACLs; barnabas acl list has those that are there")
         if not confirm([f"delete: {rule}" for rule in rules], dry_run=options.dry_run, yes=options.yes):
             return DONE
-        # What was shown is deleted, and nothing that was made meanwhile.
-        exact = [
-            DeleteAclsFilter(
-                resource_type_filter=rule.resource_type,
-                resource_name_filter=rule.resource_name,
-                pattern_type_filter=rule.pattern_type,
-                principal_filter=rule.principal,
-                host_filter=rule.host,
-                operation=rule.operation,
-                permission_type=rule.permission,
-            )
-            for rule in rules
-        ]
-        for result in connection.wire().request(DeleteAclsRequest(filters=exact)).filter_results:
-            check(result.error_code, result.error_message)
-            for acl in result.matching_acls:
-                check(acl.error_code, acl.error_message)
+        delete(connection, rules)
     Output(options.output).rows([rule.to_data() for rule in rules], COLUMNS)
     return DONE
+
+
+def delete(connection: Connection, rules: Iterable[Rule]) -> None:
+    """Exactly these: nothing that was made since they were found. Raises RefusedError."""
+    exact = [
+        DeleteAclsFilter(
+            resource_type_filter=rule.resource_type,
+            resource_name_filter=rule.resource_name,
+            pattern_type_filter=rule.pattern_type,
+            principal_filter=rule.principal,
+            host_filter=rule.host,
+            operation=rule.operation,
+            permission_type=rule.permission,
+        )
+        for rule in rules
+    ]
+    for result in connection.wire().request(DeleteAclsRequest(filters=exact)).filter_results:
+        check(result.error_code, result.error_message)
+        for acl in result.matching_acls:
+            check(acl.error_code, acl.error_message)

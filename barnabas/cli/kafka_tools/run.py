@@ -14,6 +14,7 @@ from barnabas.cli.errors import FAILED, CommandError
 from barnabas.cli.settings import Settings, resolve
 
 TOOLS = {
+    "kafka-acls": "acls",
     "kafka-broker-api-versions": "broker_api_versions",
     "kafka-configs": "configs",
     "kafka-console-consumer": "console_consumer",

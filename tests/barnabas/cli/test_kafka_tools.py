@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.barnabas.cli.conftest import Command
-from tests.support.kafka import java_tool
-from tests.support.process import checkout
+from tests.clients.topics import eventually
+from tests.support.broker import BrokerProcess
+from tests.support.kafka import KafkaServer, java_tool
+from tests.support.process import ServerProcess, checkout
 
 TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
 
@@ -133,6 +135,35 @@ def test_offsets(tool: Tool, topic_name: str) -> None:
     assert missing[0] == 1 and "Could not match any topic-partitions with the specified filters" in missing[2]
 
 
+@pytest.mark.parametrize("kind", [BrokerProcess, KafkaServer])
+def test_acls(kind: type[ServerProcess], barnabas_command: Command, tmp_path: Path) -> None:
+    """At servers of their own, since others have no authorizer. What is listed is compared with Kafka's tool, resource by resource."""
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    server = kind(tmp_path, {"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"})
+    server.start()
+    try:
+        barnabas_command.bootstrap = server.bootstrap
+        tool = Tool(barnabas_command)
+        orders = "ResourcePattern(resourceType=TOPIC, name=orders, patternType=LITERAL)"
+        read = "(principal=User:alice, host=*, operation=READ, permissionType=ALLOW)"
+        added = tool("acls", "--add", "--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders")
+        assert added == (0, f"Adding ACLs for resource `{orders}`: \n \t{read}\n\n", "")
+        pattern = ("--topic", "or", "--resource-pattern-type", "prefixed")
+        assert tool("acls", "--add", "--allow-principal", "User:bob", "--producer", *pattern)[0] == 0
+        eventually(lambda: tool("acls", "--list")[1].count("operation=") == 4)
+        kafka_s = java_tool("org.apache.kafka.tools.AclCommand", *tool.address, "--list")
+        assert sorted(tool("acls", "--list")[1].splitlines()) == sorted(kafka_s.stdout.splitlines())
+        assert tool("acls", "--list", "--topic", "orders")[1] == f"Current ACLs for resource `{orders}`:\n\t{read}\n\n"
+        assert tool("acls", "--list", "--principal", "User:carol") == (0, "", "")
+        assert tool("acls", "--remove", "--topic", "orders", stdin="n\n")[0] == 0
+        assert read in tool("acls", "--list")[1]
+        assert tool("acls", "--remove", "--force", "--topic", "orders") == (0, "", "")
+        eventually(lambda: read not in tool("acls", "--list")[1])
+        assert tool("acls")[0] == 1
+    finally:
+        server.kill()
+
+
 def test_quorum(tool: Tool) -> None:
     """What moves on by itself is left out: the log of the metadata may grow between two commands."""
     tool_s, command = "org.apache.kafka.tools.MetadataQuorumCommand", tool("metadata-quorum", "describe", "--status")
@@ -164,6 +195,6 @@ def test_a_link_to_the_script_is_a_tool(tmp_path: Path) -> None:
 
     assert re.fullmatch(r"[\w-]{22}\n", made.stdout)
     unknown = subprocess.run(
-        [program, "kafka-tool", "kafka-acls.sh"], env=environ, cwd=checkout(), capture_output=True, text=True, check=False
+        [program, "kafka-tool", "kafka-mirror.sh"], env=environ, cwd=checkout(), capture_output=True, text=True, check=False
     )
-    assert unknown.returncode == 1 and "there is no kafka-acls" in unknown.stderr
+    assert unknown.returncode == 1 and "there is no kafka-mirror" in unknown.stderr
