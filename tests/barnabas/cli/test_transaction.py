@@ -1,13 +1,11 @@
-"""`barnabas transaction`, and `barnabas cluster info` and `health`, at Barnabas and at Apache Kafka."""
+"""`barnabas transaction` at Barnabas and at Apache Kafka."""
 
 from __future__ import annotations
 
 import time
 
-import pytest
 from confluent_kafka import Producer
 
-from barnabas.cli.connection import Connection
 from tests.barnabas.cli.conftest import Command
 
 SEEN_S = 30
@@ -44,33 +42,3 @@ def test_what_is_not_there(command: Command, topic_name: str) -> None:
     assert command("transaction", "list", "--longer-than", "long").code == 2
     command.done("topic", "create", topic_name)
     assert command("transaction", "producers", topic_name, "-p", "3").code == 2
-
-
-def test_cluster_tells_its_brokers_and_its_health(command: Command, topic_name: str) -> None:
-    command.done("topic", "create", topic_name, "-p", "3")
-
-    facts = command.done("cluster", "info", "-o", "json").data
-
-    (broker,) = facts["brokers"]
-    assert (broker["id"], f"{broker['host']}:{broker['port']}") == (1, command.bootstrap)
-    assert facts["partitions"] == broker["leaders"] == broker["replicas"] >= 3 and len(facts["cluster_id"]) == 22
-    assert f"cluster {facts['cluster_id']}: 1 brokers" in command.done("get", "brokers").out
-    assert command.done("cluster", "health").out == "healthy\n"
-    assert command.done("cluster", "health", "-o", "json").data == {"is_healthy": True, "without_leader": [], "under_replicated": []}
-
-
-@pytest.mark.parametrize("server_process", ["barnabas"], indirect=True)
-def test_unhealthy_cluster_is_an_exit_code_of_its_own(command: Command, topic_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    command.done("topic", "create", topic_name, "-p", "2")
-    metadata = Connection.metadata
-
-    def without_leader(connection: Connection) -> object:
-        told = metadata(connection)
-        told.topics[topic_name].partitions[1].leader = -1
-        return told
-
-    monkeypatch.setattr(Connection, "metadata", without_leader)
-
-    unhealthy = command("cluster", "health")
-
-    assert (unhealthy.code, unhealthy.out) == (4, f"unhealthy\nwithout leader: {topic_name}-1\n")
