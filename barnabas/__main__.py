@@ -25,7 +25,8 @@ def main() -> int:
     here = os.path.dirname(os.path.abspath(__file__))
     home = here if os.path.isdir(os.path.join(here, "broker")) else os.path.dirname(here)
     sys.path.insert(0, home)
-    if sys.argv[1:2] and (sys.argv[1] in CLIENT_COMMANDS or sys.argv[1] == "kafka-tool"):
+    words = tuple(sys.argv[1:3])
+    if words and (words[0] in CLIENT_COMMANDS or words[0] == "kafka-tool" or words in CLIENTS_OF_CLUSTER):
         from .cli.main import main as client_command
 
         return client_command(sys.argv[1:])

@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
 def make_parser(words: verbs.Words) -> OneLineParser:
     """The command's parser, which knows its module's options."""
     module = importlib.import_module(f"barnabas.cli.{verbs.VERBS[words].module}")
-    parser = OneLineParser(prog=f"barnabas {' '.join(words)}", description=(module.__doc__ or "").partition("\n\n")[0], allow_abbrev=False)
+    parser = OneLineParser(prog=f"barnabas {' '.join(words)}", description=module.__doc__, allow_abbrev=False)
     module.add_arguments(parser)
     return parser
 

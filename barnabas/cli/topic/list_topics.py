@@ -18,8 +18,8 @@ COLUMNS = (
     Column("replicas", "REPLICAS", is_number=True),
     Column("records", "RECORDS", thousands, is_number=True),
     Column("size_bytes", "SIZE", human_bytes, is_number=True),
-    Column("under_replicated", "UNDER-REPLICATED", is_number=True),
-    Column("without_leader", "WITHOUT LEADER", is_number=True),
+    Column("under_replicated", "UNDER-REPL", is_number=True),
+    Column("without_leader", "NO LEADER", is_number=True),
     Column("is_internal", "INTERNAL", is_wide=True),
 )
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from barnabas import __main__ as launcher
 from barnabas.__main__ import CLIENT_COMMANDS, CLIENTS_OF_CLUSTER
 from barnabas.cli import verbs
 from barnabas.cli.main import make_parser
@@ -21,6 +22,19 @@ def test_launcher_knows_the_first_word_of_every_command() -> None:
 
     assert {words[0] for words in known - of_cluster} == CLIENT_COMMANDS
     assert of_cluster == CLIENTS_OF_CLUSTER
+
+
+def test_launcher_calls_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[list[str]] = []
+    monkeypatch.setattr("barnabas.cli.main.main", called.append)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    asked = [[*words, "--help"] for words in (*verbs.VERBS, *verbs.ALIASES)]
+
+    for words in asked:
+        monkeypatch.setattr(sys, "argv", ["barnabas", *words])
+        launcher.main()
+
+    assert called == asked
 
 
 def test_every_other_word_means_a_command() -> None:
