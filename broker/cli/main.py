@@ -31,7 +31,7 @@ clients of any Kafka cluster (pip install 'barnabas[cli]'):
   acl           list, create, delete
   user          list, create, set-password, delete
   quota         list, set, delete
-  transaction   list, describe, producers
+  transaction   list, describe, producers, abort
   cluster       info, health
   completion    of these commands, for bash, zsh and fish
   context       name clusters, and choose one

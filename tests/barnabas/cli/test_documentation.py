@@ -39,6 +39,15 @@ def run(command: Command, line: str, directory: Path) -> None:
 @contextlib.contextmanager
 def prepared(command: Command, line: str) -> Iterator[None]:
     """What a line is about beside topics: a static member to remove, a transactional id."""
+    if "transaction abort" in line:
+        command.done("topic", "create", "hanging")
+        producer = Producer({"bootstrap.servers": command.bootstrap, "transactional.id": "lost"})
+        producer.init_transactions(JOIN_S)
+        producer.begin_transaction()
+        producer.produce("hanging", "x")
+        producer.flush(JOIN_S)
+        yield
+        return
     if "transaction describe" in line:
         producer = Producer({"bootstrap.servers": command.bootstrap, "transactional.id": "payments"})
         producer.init_transactions(JOIN_S)

@@ -41,6 +41,7 @@ def test_rules_are_made_found_and_deleted(command: Command, topic_name: str) -> 
     command.done("acl", "delete", "--topic", topic_name, "--operation", "read", "--yes")
     await_count(command, 2, "acl", "list", "--topic", topic_name)
     command.done("acl", "delete", "--allow-principal", topic_name, "--yes")
+    await_count(command, 0, "acl", "list", "--allow-principal", topic_name)
     assert command("acl", "delete", "--allow-principal", topic_name, "--yes").code == 1
 
 

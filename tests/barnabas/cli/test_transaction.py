@@ -35,6 +35,24 @@ def test_open_transaction_is_listed_described_and_found_in_its_topic(command: Co
         time.sleep(0.02)
 
 
+def test_hanging_transaction_is_aborted_in_its_partition(command: Command, topic_name: str) -> None:
+    command.done("topic", "create", topic_name)
+    producer = Producer({"bootstrap.servers": command.bootstrap, "transactional.id": topic_name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic_name, "x")
+    producer.flush(30)
+    where = (topic_name, "-p", "0", "--start-offset")
+
+    assert command("transaction", "abort", *where, "1", "--yes").code == 1
+    assert command("transaction", "abort", *where, "0").code == 1
+    command.done("txn", "abort", *where, "0", "--yes")
+
+    assert command.done("transaction", "producers", topic_name, "--open", "-o", "json").data == []
+    command.done("produce", topic_name, stdin="after\n")
+    assert command.done("consume", topic_name, "-e").out == "after\n"
+
+
 def test_what_is_not_there(command: Command, topic_name: str) -> None:
     assert "TRANSACTIONAL_ID_NOT_FOUND" in command("transaction", "describe", topic_name).err
     assert command("transaction", "producers", topic_name).code == 1
