@@ -1,5 +1,5 @@
 """Metrics over HTTP for Prometheus: `GET /metrics` on `barnabas.metrics.listener`, named as the usual JMX-exporter rules name Kafka's,
-so that dashboards made for Kafka show data.
+so that dashboards made for Kafka show data. `GET /health` answers while the loop turns, `GET /ready` says whether work may be sent here.
 
 The loop takes the snapshot; a thread renders it. prometheus-client is imported at the first scrape (18 ms), not at start.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -28,8 +28,10 @@ QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
 class MetricsServer:
     """The HTTP side of one `Metrics`. Owned by server.py, which starts and closes it."""
 
-    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+    def __init__(self, metrics: Metrics, clock: Clock, why_not_ready: Callable[[], str] = lambda: "") -> None:
+        """`why_not_ready` tells /ready: a line, or "" if the node is ready."""
         self._metrics = metrics
+        self._why_not_ready = why_not_ready
         self._log = LimitedLog(logging.getLogger("barnabas.metrics"), clock)
         self._sockets = ListeningSockets("metrics")
         self._servers: list[asyncio.Server] = []
@@ -83,8 +85,13 @@ class MetricsServer:
         path = target.partition(" ")[0].partition("?")[0]
         if method not in ("GET", "HEAD"):
             response = _response("405 Method Not Allowed", "text/plain", b"")
+        elif path == "/health":  # a node without a log directory stops, so that an answer is all that there is to say
+            response = _response("200 OK", "text/plain", b"healthy\n")
+        elif path == "/ready":
+            why = self._why_not_ready()
+            response = _response("503 Service Unavailable" if why else "200 OK", "text/plain", f"{why or 'ready'}\n".encode())
         elif path not in ("/metrics", "/"):
-            response = _response("404 Not Found", "text/plain", b"metrics are at /metrics\n")
+            response = _response("404 Not Found", "text/plain", b"there are /metrics, /health and /ready\n")
         else:
             response = await self._metrics_response()
         writer.write(response if method != "HEAD" else response.partition(b"\r\n\r\n")[0] + b"\r\n\r\n")

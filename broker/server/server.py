@@ -14,6 +14,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -324,6 +325,7 @@ class Broker:
             return
         from broker.server.gauges import add_cluster_gauges
         from broker.server.metrics_http import MetricsServer
+        from broker.server.readiness import why_not_ready
 
         metrics = self._node.metrics
         add_cluster_gauges(metrics, metadata=quorum.metadata, raft=quorum.raft)
@@ -334,7 +336,8 @@ class Broker:
         if clients is not None:
             clients.add_gauges()
         host, _, port = self.config.barnabas_metrics_listener.rpartition(":")
-        server = MetricsServer(metrics, self._node.clock)
+        is_ready = partial(why_not_ready, quorum.metadata, quorum.raft, is_broker=clients is not None)
+        server = MetricsServer(metrics, self._node.clock, is_ready)
         await server.start(host.strip("[]"), int(port))
         self._node.on_stop(server.close)
 

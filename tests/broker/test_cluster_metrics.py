@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,19 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def scrape(cluster: Cluster) -> dict[int, dict[str, float]]:
     """What each running node tells."""
     return {node_id: _scrape(cluster.nodes[node_id].settings["barnabas.metrics.listener"]) for node_id in cluster.running}
+
+
+def readiness(cluster: Cluster, node_id: int) -> tuple[int, str]:
+    return _get(cluster.nodes[node_id].settings["barnabas.metrics.listener"], "ready")
+
+
+def _get(address: str, path: str) -> tuple[int, str]:
+    """The status and the text."""
+    try:
+        with urllib.request.urlopen(f"http://{address}/{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
 
 
 def _scrape(address: str) -> dict[str, float]:
@@ -90,6 +104,13 @@ def test_replication_and_quorum_are_told_before_and_after_a_node_is_killed(clust
     third = scrape(cluster)
     assert sum(values[f"{MANAGER}_isrexpands_total"] for values in third.values()) == PARTITIONS
 
+    assert [readiness(cluster, node_id) for node_id in cluster.running] == [(200, "ready\n")] * 3
+    for node_id in (1, 2):
+        cluster.kill(node_id)
+    cluster.wait_for(lambda: readiness(cluster, 3)[0] == 503, "a broker without a quorum not to be ready")
+    assert readiness(cluster, 3)[1] == "the metadata quorum has no leader that this node knows\n"
+    assert _get(cluster.nodes[3].settings["barnabas.metrics.listener"], "health")[0] == 200
+
 
 def test_a_controller_alone_tells_of_the_cluster_and_nothing_of_replicas(tmp_path: Path) -> None:
     (port,) = free_ports(1)
@@ -105,4 +126,5 @@ def test_a_controller_alone_tells_of_the_cluster_and_nothing_of_replicas(tmp_pat
         assert values[f"{CONTROLLER}_activecontrollercount"] == values[f"{CONTROLLER}_activebrokercount"] == 1
         assert values[f"{CONTROLLER}_globalpartitioncount"] == PARTITIONS
         assert f"{MANAGER}_partitioncount" not in values
+        assert _get(f"127.0.0.1:{port}", "ready") == (200, "ready\n")
         assert cluster.stop() == {1: 0, 2: 0}

@@ -127,6 +127,19 @@ async def test_metrics_are_served_over_http_and_other_paths_are_not() -> None:
     assert refused.startswith(b"HTTP/1.1 405 ")
 
 
+async def test_whether_the_node_is_ready_is_told_by_status_and_line() -> None:
+    why = ["this broker is fenced", ""]
+    server = MetricsServer(Metrics(), ManualClock(), lambda: why.pop(0))
+    await server.start("127.0.0.1", 0)
+
+    answers = [await exchange(server.port, b"GET %s HTTP/1.1\r\n\r\n" % path) for path in (b"/ready", b"/ready", b"/health")]
+    await server.close()
+
+    assert answers[0].startswith(b"HTTP/1.1 503 Service Unavailable\r\n") and answers[0].endswith(b"\r\n\r\nthis broker is fenced\n")
+    assert answers[1].startswith(b"HTTP/1.1 200 OK\r\n") and answers[1].endswith(b"\r\n\r\nready\n")
+    assert answers[2].startswith(b"HTTP/1.1 200 OK\r\n")
+
+
 async def test_a_request_head_that_never_ends_closes_the_connection() -> None:
     """CVE-2026-67235 of RabbitMQ: a body without a bound."""
     server = MetricsServer(Metrics(), ManualClock())
