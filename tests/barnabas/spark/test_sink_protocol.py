@@ -209,10 +209,15 @@ def test_the_transaction_of_another_application_is_left_alone(spark: Spark) -> N
     assert spark.committed() == [*ALL, "v"]
 
 
-def test_attempts_that_lost_are_aborted(spark: Spark) -> None:
+@pytest.mark.parametrize("chosen", [0, 1])
+def test_attempts_that_lost_are_aborted(broker: barnabas.Broker, chosen: int) -> None:
+    """Speculation: both twins end, and Spark takes the one or the other."""
+    broker.create_topic(f"twins-{chosen}", PARTITIONS)
+    spark = Spark(broker.bootstrap_servers, f"twins-{chosen}", {})
     plan = spark.plan()
-    spark.task(plan, 0, 0, ["a", "b"])  # a speculative twin
-    protocol.commit(spark.options, 0, [spark.task(plan, 0, 0, ["a", "b"])])
+    twins = [spark.task(plan, 0, 0, ["a", "b"]) for _ in range(2)]
+
+    protocol.commit(spark.options, 0, [twins[chosen]])
 
     assert spark.committed() == ["a", "b"]
     assert spark.open_count() == 0
