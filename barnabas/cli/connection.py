@@ -17,6 +17,7 @@ from barnabas.cli.errors import CommandError, NoBrokerError, NotUnderstoodError,
 from barnabas.cli.settings import Settings
 from broker.cli.wire_client import WireClient
 from config.endpoints import parse_host_and_port
+from config.properties import ConfigError
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -124,9 +125,13 @@ class Connection:
 
     @functools.cached_property
     def _security(self) -> ClientSecurity | None:
+        """Raises RefusedError: librdkafka may know a login that the wire's client does not."""
         from broker.cli.client_security import client_security
 
-        return client_security(self.settings.java)
+        try:
+            return client_security(self.settings.java)
+        except ConfigError as e:
+            raise RefusedError(f"this part does not go through librdkafka, and cannot log in: {e}") from e
 
     def _address_of(self, broker_id: int) -> str:
         brokers = self.metadata().brokers

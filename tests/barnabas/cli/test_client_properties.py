@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from barnabas.cli.client_properties import ClientProperties, read_client_properties
-from barnabas.cli.errors import NotUnderstoodError
+from barnabas.cli.cluster_facts import sizes
+from barnabas.cli.connection import Connection
+from barnabas.cli.errors import NotUnderstoodError, RefusedError
+from barnabas.cli.settings import Settings
 from broker.cli.client_security import client_security
 from broker.security.tls import pem
 from config.properties import ConfigError
@@ -83,6 +87,17 @@ def test_librdkafka_file_is_a_java_client_s_for_the_wire(tmp_path: Path) -> None
     assert found.librdkafka["sasl.password"] == 'a"b\\c'
     assert found.java["sasl.jaas.config"].endswith('username="me" password="a\\"b\\\\c";')
     assert client_security(found.java) is not None
+
+
+def test_login_that_only_librdkafka_knows_leaves_sizes_unknown(tmp_path: Path) -> None:
+    found = read(tmp_path, {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"})
+    address = {"bootstrap.servers": "127.0.0.1:1"}
+
+    with Connection(Settings({**found.librdkafka, **address}, {**found.java, **address})) as connection:
+        with pytest.raises(RefusedError, match="GSSAPI"):
+            connection.wire()
+        connection.metadata = lambda: SimpleNamespace(brokers={1: SimpleNamespace(host="127.0.0.1", port=1)})  # type: ignore[method-assign]
+        assert sizes(connection, [1]) is None
 
 
 def test_what_has_no_counterpart_is_named(tmp_path: Path) -> None:
