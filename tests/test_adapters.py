@@ -70,6 +70,7 @@ ADAPTERS = {
     "broker/security/tls/files.py",
     "broker/server/https_get.py",
     "broker/server/process.py",
+    "broker/server/service_manager.py",
     "broker/server/unused_memory.py",
     "storage/disk.py",
 }

@@ -21,6 +21,7 @@ from broker.platform import system_platform
 from broker.server.garbage import THRESHOLDS, GarbageCollection
 from broker.server.node import StartError
 from broker.server.server import Broker
+from broker.server.service_manager import READY, STOPPING, notify
 from broker.server.unused_memory import UnusedMemory
 from broker.server.version import VERSION
 from config.exposure import log_exposure
@@ -89,11 +90,13 @@ async def _run(
             log.info("stopped before it was ready %s", Fields(reason=broker.stop_reason))
         return exit_code
     _say_ready(broker, console, ready_line)
+    notify(READY)
     collection = GarbageCollection(platform.clock)
     collection.start()
     unused_memory = UnusedMemory(platform.clock, broker.run_blocking)
     unused_memory.start()
     exit_code = await broker.wait_stopped()
+    notify(STOPPING)
     collection.stop()
     unused_memory.stop()
     log.log(logging.ERROR if exit_code else logging.INFO, "stopping %s", Fields(reason=broker.stop_reason))
