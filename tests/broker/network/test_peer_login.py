@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -114,6 +115,23 @@ def test_it_logs_in_before_its_first_request() -> None:
 
             assert [answer and answer.cluster_id for answer in answers] == ["User:admin", "User:admin"]
             assert server.logins == 1
+            client.connection.close()
+
+    run(test)
+
+
+def test_login_by_plain_does_not_wait_for_threads() -> None:
+    """A slow disk holds them, and a node that is not let in in time takes the other one for dead."""
+
+    async def test() -> None:
+        clock = ManualClock()
+        server = Server(clock)
+        async with serving(server.handle, authenticator=server.authenticator()) as harness:
+            client = Client(harness, clock, Security())
+            with patch.object(harness.executor, "submit", side_effect=AssertionError("it waits for a thread")):
+                answer = await client.ask()
+
+            assert answer is not None and answer.cluster_id == "User:admin"
             client.connection.close()
 
     run(test)
