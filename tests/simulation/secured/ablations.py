@@ -179,10 +179,10 @@ BROKEN_BY: dict[str, frozenset[str]] = {
 KEPT_SEEDS = {
     "keep_decisions": 0,
     "keep_what_a_connection_was_allowed": 1,
-    "check_nothing_for_the_controller_in_the_process": 1,
+    "check_nothing_for_the_controller_in_the_process": 0,
     "accept_expired_tokens": 0,
     "accept_removed_passwords": 5,
-    "trust_the_credential_of_the_first_message": 1,
+    "trust_the_credential_of_the_first_message": 5,
     "end_no_session": 4,
     "load_snapshots_without_acls": 0,
     "let_everyone_in_before_the_acls_are_loaded": 0,
