@@ -68,6 +68,14 @@ def resolve(options: argparse.Namespace, environ: Mapping[str, str] = os.environ
     )
 
 
+def resolve_for_change(options: argparse.Namespace) -> Settings:
+    """As `resolve`, of a command that changes something unless --dry-run is given. Raises RefusedError in a context for reading only."""
+    settings = resolve(options)
+    if not options.dry_run:
+        settings.check_writable()
+    return settings
+
+
 def parse_properties(words: list[str]) -> dict[str, str]:
     """`key=value` of -X. Raises NotUnderstoodError for what has no value, and for passwords, which everybody on the machine would see."""
     properties = {}

@@ -14,7 +14,7 @@ from barnabas.cli.acl.rules import ANY_HOST, COLUMNS, PATTERNS, Rule, add_rule, 
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, NotUnderstoodError
 from barnabas.cli.output import Output
-from barnabas.cli.settings import resolve
+from barnabas.cli.settings import resolve_for_change
 from broker.security.authorizer.acl_codes import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
 from protocol.messages.create_acls import AclCreation, CreateAclsRequest
 
@@ -36,9 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = resolve(options)
-    if not options.dry_run:
-        settings.check_writable()
+    settings = resolve_for_change(options)
     rules = wished(options)
     if not options.dry_run:
         with Connection(settings) as connection:

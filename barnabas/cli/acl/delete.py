@@ -10,7 +10,7 @@ from barnabas.cli.acl.rules import COLUMNS, PATTERNS, Rule, add_rule, check, fil
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError
 from barnabas.cli.output import Output, confirm
-from barnabas.cli.settings import resolve
+from barnabas.cli.settings import resolve_for_change
 from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 
 
@@ -23,9 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = resolve(options)
-    if not options.dry_run:
-        settings.check_writable()
+    settings = resolve_for_change(options)
     asked = filters(options)
     is_everything = len(asked) == 1 and asked[0].resource_name is None and asked[0].principal is None
     if is_everything and not (options.all or options.operation or options.allow_host or options.deny_host):
@@ -43,18 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
 def delete(connection: Connection, rules: Iterable[Rule]) -> None:
     """Exactly these: nothing that was made since they were found. Raises RefusedError."""
-    exact = [
-        DeleteAclsFilter(
-            resource_type_filter=rule.resource_type,
-            resource_name_filter=rule.resource_name,
-            pattern_type_filter=rule.pattern_type,
-            principal_filter=rule.principal,
-            host_filter=rule.host,
-            operation=rule.operation,
-            permission_type=rule.permission,
-        )
-        for rule in rules
-    ]
+    exact = [DeleteAclsFilter(**rule.to_filter()) for rule in rules]
     for result in connection.wire().request(DeleteAclsRequest(filters=exact)).filter_results:
         check(result.error_code, result.error_message)
         for acl in result.matching_acls:

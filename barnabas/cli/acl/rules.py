@@ -66,6 +66,18 @@ class Rule(NamedTuple):
             "permission": pascal_case(self.permission),
         }
 
+    def to_filter(self) -> dict[str, Any]:
+        """The fields of a filter of DescribeAcls and DeleteAcls."""
+        return {
+            "resource_type_filter": self.resource_type,
+            "resource_name_filter": self.resource_name,
+            "pattern_type_filter": self.pattern_type,
+            "principal_filter": self.principal,
+            "host_filter": self.host,
+            "operation": self.operation,
+            "permission_type": self.permission,
+        }
+
     def __str__(self) -> str:
         kind, pattern = pascal_case(self.resource_type), " prefix" if self.pattern_type is PatternType.PREFIXED else ""
         what = f"{pascal_case(self.permission)} {pascal_case(self.operation)} on {kind}{pattern} {self.resource_name}"
@@ -124,17 +136,7 @@ def find(connection: Connection, asked: Iterable[Rule]) -> list[Rule]:
     """The rules that match one of the filters, each once, sorted. Raises RefusedError."""
     found: set[Rule] = set()
     for rule in asked:
-        answer = connection.wire().request(
-            DescribeAclsRequest(
-                resource_type_filter=rule.resource_type,
-                resource_name_filter=rule.resource_name,
-                pattern_type_filter=rule.pattern_type,
-                principal_filter=rule.principal,
-                host_filter=rule.host,
-                operation=rule.operation,
-                permission_type=rule.permission,
-            )
-        )
+        answer = connection.wire().request(DescribeAclsRequest(**rule.to_filter()))
         check(answer.error_code, answer.error_message)
         for resource in answer.resources:
             kind, pattern = known(ResourceType, resource.resource_type), known(PatternType, resource.pattern_type)

@@ -9,7 +9,7 @@ from barnabas.cli.config.resources import DELETE, Change, add_kind, alter, descr
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, NotUnderstoodError
 from barnabas.cli.output import Output, confirm
-from barnabas.cli.settings import resolve
+from barnabas.cli.settings import resolve_for_change
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = resolve(options)
-    if not options.dry_run:
-        settings.check_writable()
+    settings = resolve_for_change(options)
     if bool(options.keys) == options.all:
         raise NotUnderstoodError("say what: KEY, or --all")
     kind = kind_of(options)

@@ -9,7 +9,7 @@ from barnabas.cli.config.resources import APPEND, SET, SUBTRACT, Change, add_kin
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, NotUnderstoodError
 from barnabas.cli.output import Output
-from barnabas.cli.settings import resolve
+from barnabas.cli.settings import resolve_for_change
 from barnabas.cli.topic.configs import parse_configs
 
 
@@ -25,9 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = resolve(options)
-    if not options.dry_run:
-        settings.check_writable()
+    settings = resolve_for_change(options)
     changes = [
         Change(key, operation, value)
         for operation, words in ((SET, options.settings), (APPEND, options.append), (SUBTRACT, options.subtract))

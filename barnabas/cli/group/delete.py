@@ -11,7 +11,7 @@ from barnabas.cli.group.facts import get_groups, refuse_members
 from barnabas.cli.group.offsets import committed
 from barnabas.cli.output import Output, confirm
 from barnabas.cli.report import Outcome, report
-from barnabas.cli.settings import resolve
+from barnabas.cli.settings import resolve_for_change
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = resolve(options)
-    if not options.dry_run:
-        settings.check_writable()
+    settings = resolve_for_change(options)
     with Connection(settings) as connection:
         groups = get_groups(connection, options.groups)
         for name, group in groups.items():

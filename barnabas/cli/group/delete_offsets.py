@@ -12,7 +12,7 @@ from barnabas.cli.group.facts import get_groups, parse_topics, within
 from barnabas.cli.group.offsets import committed
 from barnabas.cli.output import Output, confirm
 from barnabas.cli.report import Outcome, report
-from barnabas.cli.settings import resolve
+from barnabas.cli.settings import resolve_for_change
 from protocol.errors import ErrorCode
 from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 
@@ -26,9 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = resolve(options)
-    if not options.dry_run:
-        settings.check_writable()
+    settings = resolve_for_change(options)
     topics = parse_topics(options.topic)
     with Connection(settings) as connection:
         group = get_groups(connection, [options.group])[options.group]

@@ -10,7 +10,7 @@ from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError
 from barnabas.cli.group.facts import get_groups
 from barnabas.cli.output import Output, confirm
 from barnabas.cli.report import Outcome, report
-from barnabas.cli.settings import resolve
+from barnabas.cli.settings import resolve_for_change
 from protocol.errors import ErrorCode
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
@@ -29,9 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = resolve(options)
-    if not options.dry_run:
-        settings.check_writable()
+    settings = resolve_for_change(options)
     if not (options.member or options.instance or options.all):
         raise NotUnderstoodError("say who: --member ID, --instance ID or --all")
     with Connection(settings) as connection:

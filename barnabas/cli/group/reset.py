@@ -19,7 +19,7 @@ from barnabas.cli.group.facts import describe_groups, is_missing, parse_topics, 
 from barnabas.cli.group.offsets import committed
 from barnabas.cli.group.reset_rules import Rule, read_csv, rule_of, targets
 from barnabas.cli.output import Column, Output, confirm
-from barnabas.cli.settings import resolve
+from barnabas.cli.settings import resolve_for_change
 
 COLUMNS = (
     Column("topic", "TOPIC"),
@@ -51,9 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = resolve(options)
-    if not options.dry_run:
-        settings.check_writable()
+    settings = resolve_for_change(options)
     rule = rule_of(options)
     with Connection(settings) as connection:
         (group,) = describe_groups(connection, [options.group]).values()

@@ -9,7 +9,7 @@ from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError
 from barnabas.cli.output import Output, confirm
 from barnabas.cli.quota.entities import KEYS, add_entity, alter, entity_of, find, in_words, named
-from barnabas.cli.settings import resolve
+from barnabas.cli.settings import resolve_for_change
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,9 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = resolve(options)
-    if not options.dry_run:
-        settings.check_writable()
+    settings = resolve_for_change(options)
     entity = entity_of(options)
     if not entity:
         raise NotUnderstoodError("say whose: --user, --client-id or --ip, or --user-default …")

@@ -12,7 +12,7 @@ from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, CommandError
 from barnabas.cli.output import Output
 from barnabas.cli.report import Outcome, report
-from barnabas.cli.settings import resolve
+from barnabas.cli.settings import resolve_for_change
 from barnabas.cli.topic_facts import wait_until_seen
 
 
@@ -27,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = resolve(options)
-    if not options.dry_run:
-        settings.check_writable()
+    settings = resolve_for_change(options)
     with Connection(settings) as connection:
         topics = get_topics(connection, options.topics)
         totals = {name: options.partitions or len(topic.partitions) + options.num for name, topic in topics.items()}

@@ -12,7 +12,7 @@ from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, NotUnderstoodError
 from barnabas.cli.output import Output
 from barnabas.cli.report import Outcome, report
-from barnabas.cli.settings import resolve
+from barnabas.cli.settings import resolve_for_change
 from barnabas.cli.topic.configs import parse_configs
 
 OPERATIONS = {
@@ -35,9 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = resolve(options)
-    if not options.dry_run:
-        settings.check_writable()
+    settings = resolve_for_change(options)
     changes = [
         ConfigEntry(key, value, incremental_operation=operation)
         for name, operation in OPERATIONS.items()

@@ -11,7 +11,7 @@ from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, CommandError
 from barnabas.cli.output import Output
 from barnabas.cli.report import Outcome, report
-from barnabas.cli.settings import resolve
+from barnabas.cli.settings import resolve_for_change
 from barnabas.cli.topic.configs import parse_configs
 from barnabas.cli.topic_facts import wait_until_seen
 
@@ -29,9 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = resolve(options)
-    if not options.dry_run:
-        settings.check_writable()
+    settings = resolve_for_change(options)
     config = parse_configs(options.config)
     new = [
         NewTopic(name, num_partitions=options.partitions, replication_factor=options.replicas, config=config)

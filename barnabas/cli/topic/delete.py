@@ -10,7 +10,7 @@ from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, CommandError
 from barnabas.cli.output import Output, confirm, thousands
 from barnabas.cli.report import Outcome, report
-from barnabas.cli.settings import resolve
+from barnabas.cli.settings import resolve_for_change
 from barnabas.cli.topic_facts import wait_until_seen
 
 
@@ -22,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = resolve(options)
-    if not options.dry_run:
-        settings.check_writable()
+    settings = resolve_for_change(options)
     with Connection(settings) as connection:
         topics = get_topics(connection, options.topics)
         bounds = starts_and_ends(connection, partitions_of(topics))

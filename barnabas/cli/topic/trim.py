@@ -15,7 +15,7 @@ from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, CommandError, NotUnderstoodError
 from barnabas.cli.output import Column, Output, confirm
 from barnabas.cli.report import Outcome, report
-from barnabas.cli.settings import resolve
+from barnabas.cli.settings import resolve_for_change
 from barnabas.cli.times import parse_time_ms
 
 COLUMNS = (Column("partition", "PARTITION", is_number=True), Column("start_offset", "BEGINS AT", is_number=True))
@@ -35,9 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = resolve(options)
-    if not options.dry_run:
-        settings.check_writable()
+    settings = resolve_for_change(options)
     with Connection(settings) as connection:
         partitions = partitions_of(get_topics(connection, [options.topic]))
         if unknown := sorted(set(options.partition) - {index for _, index in partitions}):

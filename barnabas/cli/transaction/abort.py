@@ -14,7 +14,7 @@ from barnabas.cli.cluster_facts import get_topics
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError
 from barnabas.cli.output import Output, confirm
-from barnabas.cli.settings import resolve
+from barnabas.cli.settings import resolve_for_change
 from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
@@ -30,9 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = resolve(options)
-    if not options.dry_run:
-        settings.check_writable()
+    settings = resolve_for_change(options)
     name, index = options.topic, options.partition
     with Connection(settings) as connection:
         partition = get_topics(connection, [name])[name].partitions.get(index)

@@ -11,7 +11,7 @@ from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, RefusedError
 from barnabas.cli.output import Output, confirm
 from barnabas.cli.report import Outcome, report
-from barnabas.cli.settings import resolve
+from barnabas.cli.settings import resolve_for_change
 from barnabas.cli.user.credentials import MECHANISMS, credentials_of
 
 
@@ -24,9 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = resolve(options)
-    if not options.dry_run:
-        settings.check_writable()
+    settings = resolve_for_change(options)
     with Connection(settings) as connection:
         infos = credentials_of(connection, options.name).get(options.name, [])
         chosen = [info.mechanism for info in infos if options.mechanism is None or info.mechanism == MECHANISMS[options.mechanism]]
