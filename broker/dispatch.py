@@ -61,8 +61,8 @@ class _Answering:
 
     def follow(self, outcome: Any, stage: Deferred) -> None:
         """Go on when `stage`, which `outcome` has led to, is complete. The connection's order is held as long as the stage holds it."""
-        if type(outcome) is GeneratorType and not stage.is_done:
-            self._is_long = True  # it has many elements
+        if type(outcome) is GeneratorType:
+            self._is_long = True  # it has many elements, also if they were quickly made: one thing named often is made once
         encoded = self.encoded
         encoded.on_abandon = stage.abandon
         if stage.holds_order:

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from broker.dispatch import LARGE_FRAME_SIZE, KafkaApis
+from broker.loop.turns import SLICE_US
+from broker.metadata.cluster_state import RESOURCE_BROKER
 from broker.network.context import CloseConnection, ConnectionFacts, ListenerFacts
 from broker.network.request_pipeline import RequestPipeline
 from protocol import codec
 from protocol.apis import APIS
 from protocol.errors import DecodeError, ErrorCode
 from protocol.framing import keep
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from storage.file_slice import FileSlice
@@ -22,16 +25,16 @@ from tests.broker.loop.turn_loop import TurnLoop
 from tests.broker.replication.world import World, batch
 from tests.support.wire import frame
 
-FETCH_KEY, PRODUCE_KEY = 1, 0
+FETCH_KEY, PRODUCE_KEY, DESCRIBE_CONFIGS_KEY = 1, 0, 32
 MANY = 2_000
 
 
 class Server:
     """One connection's pipeline over the real dispatch and handlers, and a loop by hand."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, loop: TurnLoop | None = None) -> None:
         self.world = World(root)
-        self.loop = TurnLoop()
+        self.loop = loop or TurnLoop()
         self.apis = KafkaApis(self.world.services(), self.loop.turns)
         self.sent: list[bytes] = []
         self.errors: list[BaseException] = []
@@ -85,6 +88,20 @@ def test_a_large_request_lets_others_be_served_and_is_answered_whole(tmp_path: P
     assert [partition.partition_index for partition in partitions] == list(range(MANY))
     assert {partition.error_code for partition in partitions} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert turns_count > 2 * MANY // 64 // 4, "handler and encoding each take turns"
+
+
+def test_an_answer_that_is_quickly_made_is_encoded_in_turns_if_it_has_many_elements(tmp_path: Path) -> None:
+    """The configs of a broker that is named often are described once; encoding them 600 times took half a second."""
+    server = Server(tmp_path, TurnLoop(SLICE_US // 1_000))
+    broker = DescribeConfigsResource(resource_type=RESOURCE_BROKER, resource_name=str(server.world.services().metadata.node_id))
+
+    server.offer(DescribeConfigsRequest(resources=[broker] * 600), 4)
+    assert not server.sent
+    turns_count = server.loop.run()
+
+    (response,) = server.answers(DESCRIBE_CONFIGS_KEY, 4)
+    assert len(response.results) == 600 and len(response.results[0].configs) > 200
+    assert turns_count > 1
 
 
 def test_its_answer_is_byte_for_byte_that_of_the_direct_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

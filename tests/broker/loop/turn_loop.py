@@ -12,9 +12,10 @@ PIECES_PER_SLICE = 4
 
 
 class TurnLoop:
-    """Its clock goes on with every look at it, so that a slice ends after PIECES_PER_SLICE pieces."""
+    """Its clock goes on by `us_per_look` with every look at it, so that a slice ends after PIECES_PER_SLICE pieces."""
 
-    def __init__(self) -> None:
+    def __init__(self, us_per_look: int = SLICE_US // PIECES_PER_SLICE) -> None:
+        self._us_per_look = us_per_look
         self.scheduled: deque[Callable[[], Any]] = deque()
         self._now_us = 0
         self.turns = Turns(self.call_soon, self.monotonic_us)
@@ -23,7 +24,7 @@ class TurnLoop:
         self.scheduled.append(lambda: callback(*arguments))
 
     def monotonic_us(self) -> int:
-        self._now_us += SLICE_US // PIECES_PER_SLICE
+        self._now_us += self._us_per_look
         return self._now_us
 
     def turn(self) -> None:
