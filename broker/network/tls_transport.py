@@ -189,9 +189,9 @@ class TlsTransport(asyncio.BufferedProtocol):
         return is_done and not self.is_closing()
 
     def _deliver(self) -> None:
-        """Deliver plaintext until none is left, the connection does not read, or others have a turn."""
+        """Deliver plaintext until none is left, the connection does not read or is closing, or others have a turn."""
         inner, tls, size = self._inner, self._tls, 0
-        while inner is not None and not self._is_paused:
+        while inner is not None and not self._is_paused and not self.is_closing():
             buffer = inner.get_buffer(-1)
             try:
                 count = tls.read_into(buffer)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import ssl
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -27,7 +29,8 @@ from tests.broker.security.tls import stores
 LARGE = os.urandom(3_000_000)
 
 
-def make_secure(**changes: Any) -> Any:
+def make_secure(*, wrap: Callable[[Any], Any] = lambda layer: layer, **changes: Any) -> Any:
+    """`wrap` may put something before the sending side of the plain transport."""
     context = stores.server(**changes)
 
     def make(registry: ConnectionRegistry) -> Secure:
@@ -38,7 +41,7 @@ def make_secure(**changes: Any) -> Any:
                 connection,
                 TlsLayer(context, is_server=True),
                 buffer,
-                make_layer=registry.network.make_layer,
+                make_layer=lambda transport: wrap(registry.network.make_layer(transport)),
                 wait_turn=registry.frame_turn.wait,
                 pread=os.pread,
             )
@@ -46,6 +49,21 @@ def make_secure(**changes: Any) -> Any:
         return secure
 
     return make
+
+
+def remembering(connections: list[Connection], make: Any) -> Any:
+    """As `make`; the connections are told."""
+
+    def make_and_remember(registry: ConnectionRegistry) -> Secure:
+        secure = make(registry)
+
+        def remember(connection: Connection) -> asyncio.BufferedProtocol:
+            connections.append(connection)
+            return secure(connection)
+
+        return remember
+
+    return make_and_remember
 
 
 def authenticator() -> TlsAuthenticator:
@@ -98,21 +116,60 @@ def test_many_small_frames_in_one_read_are_answered_without_another_event() -> N
     run(test)
 
 
+class Breaking:
+    """The sending side of a transport, whose peer is gone for good once `is_broken` is set."""
+
+    is_broken = False
+
+    def __init__(self, layer: Any) -> None:
+        self._layer = layer
+
+    def send(self, data: bytes | memoryview, flags: int, /) -> int:
+        if Breaking.is_broken:
+            raise ConnectionResetError
+        sent: int = self._layer.send(data, flags)
+        return sent
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._layer, name)
+
+
+def test_a_connection_that_breaks_gets_nothing_more_of_what_lies_here(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another frame would be offered to a pipeline that keeps one already."""
+
+    async def test() -> None:
+        connections: list[Connection] = []
+
+        def break_at_second(frame: memoryview, facts: ConnectionFacts) -> Any:
+            monkeypatch.setattr(Breaking, "is_broken", bytes(frame) != b"first")
+            return [framed(bytes(frame))]
+
+        secure = remembering(connections, make_secure(wrap=Breaking))
+        async with serving(break_at_second, make_secure=secure, authenticator=authenticator()) as harness:
+            reader, writer = await connect(harness)
+            writer.write(framed(b"first"))
+            assert await read_frame(reader) == b"first"
+            connections[0].throttle(1_000)  # so that much lies here when the second is read
+            writer.write(framed(b"x" * 1_000) * 100)
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+            harness.clock.advance(1_000)
+
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.transport.abort()
+
+    run(test)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
 def test_a_throttled_connection_goes_on_with_what_lies_here() -> None:
     async def test() -> None:
         connections: list[Connection] = []
-        make = make_secure()
-
-        def spying(registry: ConnectionRegistry) -> Secure:
-            secure = make(registry)
-
-            def note(connection: Connection) -> asyncio.BufferedProtocol:
-                connections.append(connection)
-                return secure(connection)
-
-            return note
-
-        async with serving(echo, make_secure=spying, authenticator=authenticator()) as harness:
+        async with serving(echo, make_secure=remembering(connections, make_secure()), authenticator=authenticator()) as harness:
             reader, writer = await connect(harness)
             writer.write(framed(b"first"))
             assert await read_frame(reader) == b"first"
