@@ -71,9 +71,11 @@ def repeat_first_batch(directory: Path) -> None:
 
 
 def swap_indexes(directory: Path) -> None:
-    first, second = (path.with_suffix(".index") for path in segments(directory)[:2])
-    first.write_bytes(struct.pack(">ii", 1, 7))
-    second.write_bytes(struct.pack(">iiii", 5, 0, 1, 0))
+    """An entry amid a batch, and two in the wrong order that are both of a segment's first batch."""
+    first, *others = segments(directory)
+    first.with_suffix(".index").write_bytes(struct.pack(">ii", 1, 7))
+    wide = next(path for path in others if next(iterate_headers(memoryview(path.read_bytes())))[1].records_count >= 3)
+    wide.with_suffix(".index").write_bytes(struct.pack(">iiii", 2, 0, 1, 0))
 
 
 def confuse_times(directory: Path) -> None:
