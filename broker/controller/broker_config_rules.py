@@ -22,6 +22,8 @@ from protocol.sasl.exchange import SaslPropertyError
 
 LISTENER_PREFIX = "listener.name."
 JAAS_CONFIG = "sasl.jaas.config"
+OAUTHBEARER_JAAS_CONFIG = f".oauthbearer.{JAAS_CONFIG}"
+"""The end of a listener's, which a broker reads when it starts, as all that it knows of its OAuth provider."""
 
 CLUSTER_LEVEL_LISTENER_CONFIGS = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 """Kafka's DynamicConfig.ClusterLevelListenerConfigs: a listener's, for all brokers at once too."""
@@ -145,6 +147,8 @@ def _is_per_broker(name: str) -> bool:
 
 
 def _is_served(name: str) -> bool:
+    if name.endswith(OAUTHBEARER_JAAS_CONFIG):
+        return False
     if name in DYNAMIC_CONFIGS or find_property(name) is None:
         return True
     from config.docs import has_effect  # late: only this rare request needs the texts

@@ -13,11 +13,13 @@ from protocol.errors import ErrorCode
 from protocol.messages import alter_configs
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.stored.metadata_records import ClearElrRecord, ConfigRecord, FeatureLevelRecord
+from protocol.sasl.jaas import OAUTH_BEARER_LOGIN_MODULE
 from tests.broker.controller.cluster import collected
 from tests.broker.metadata.room import creation, make_controller
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = AlterOperation
+OAUTHBEARER_LOGIN = "listener.name.clients.oauthbearer.sasl.jaas.config"
 
 
 def _controller() -> Controller:
@@ -89,6 +91,11 @@ def test_an_unchanged_topic_config_makes_no_record() -> None:
             _resource(BROKER, "-2", ("log.retention.ms", SET, "3")),
             ErrorCode.INVALID_REQUEST,
             "Unexpected broker id, expected 1, but received -2",
+        ),
+        (
+            _resource(BROKER, "1", (OAUTHBEARER_LOGIN, SET, f"{OAUTH_BEARER_LOGIN_MODULE} required;")),
+            ErrorCode.INVALID_REQUEST,
+            f"This broker does not change these configs while it runs: [{OAUTHBEARER_LOGIN}]",
         ),
         (_resource(99, "t", ("a", SET, "1")), ErrorCode.INVALID_REQUEST, "Unknown resource type 99"),
     ],
