@@ -18,10 +18,10 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from barnabas.spark.archives.hadoop_files import HadoopFiles
 from pipeline.admin import AdminError, TopicAdmin
 from pipeline.brokers import BrokerError, BrokerWatch
 from pipeline.checkpoint import Checkpoint
-from pipeline.hadoop_files import HadoopFiles
 from pipeline.options import topic_names
 from pipeline.ownership import Ownership
 from pipeline.progress import GroupProgress, ProgressPrinter

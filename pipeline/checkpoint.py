@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Set
 
-from pipeline.hadoop_files import HadoopFiles
+from barnabas.spark.archives.hadoop_files import HadoopFiles
 
 NO_BATCH = -1
 PLAN_DIGITS = 12

@@ -16,8 +16,8 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from barnabas.spark.archives.hadoop_files import HadoopFiles
 from pipeline.errors import PipelineError
-from pipeline.hadoop_files import HadoopFiles
 
 LOCK = "_lock"
 OWNER = "_owner"

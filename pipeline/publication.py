@@ -22,9 +22,9 @@ import re
 import uuid
 from collections.abc import Callable, Mapping, Set
 
+from barnabas.spark.archives.hadoop_files import HadoopFiles
 from pipeline.checkpoint import NO_BATCH, Checkpoint
 from pipeline.errors import PipelineError
-from pipeline.hadoop_files import HadoopFiles
 
 STAGING = "_staging"
 CHECKPOINT = "_checkpoint"

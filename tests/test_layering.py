@@ -45,7 +45,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "protocol": ("protocol",),
     "config": ("config",),
     "storage": ("storage", "config", *PROTOCOL_FOR_STORAGE),
-    "pipeline": ("pipeline", "config"),
+    "pipeline": ("pipeline", "config", "barnabas.spark"),
     "barnabas": ("barnabas",),  # what users import runs in their process, without our folders; its own modules are imported relatively
     "barnabas.spark": ("barnabas.spark", "protocol"),  # `barnabas.protocol` there, which is the same folder
     # A client of the wire: it uses of the broker's only its own commands' client and what reads key stores.

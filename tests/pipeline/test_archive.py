@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
+from pipeline.hadoop_files import ArchiveFileError
 from pyspark.sql import SparkSession
 
 from pipeline.archive import ArchiveJob, Stop, archive
 from pipeline.brokers import BrokerError
 from pipeline.errors import PipelineError, UsageError
-from pipeline.hadoop_files import ArchiveFileError
 from tests.clients.topics import TIMEOUT_S, create_topic, eventually
 from tests.pipeline.spark_support import kill_group, positions, produce, read_archive, run_pipeline, start_pipeline, unsorted_files
 from tests.support.messages import Message

@@ -10,10 +10,10 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from pipeline.errors import PipelineError
+from ..errors import BarnabasError
 
 
-class ArchiveFileError(PipelineError):
+class ArchiveFileError(BarnabasError):
     """A file operation failed; the message names the path and the file system's reason."""
 
 
