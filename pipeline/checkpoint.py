@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Set
+from collections.abc import Mapping, Set
 
-from barnabas.spark.archives.hadoop_files import HadoopFiles
+from barnabas.spark.archives.local_files import Files
 
 NO_BATCH = -1
 PLAN_DIGITS = 12
@@ -23,7 +23,7 @@ PLAN_DIGITS = 12
 class Checkpoint:
     """The folder of one query. A checkpoint that does not exist yet has no topics, no batches and no identity."""
 
-    def __init__(self, files: HadoopFiles, folder: str) -> None:
+    def __init__(self, files: Files, folder: str) -> None:
         self._files = files
         self.folder = folder.rstrip("/")
 
@@ -46,6 +46,21 @@ class Checkpoint:
         # A zero byte precedes the initial positions, for versions of Spark that are long gone.
         positions = self._files.read_text(path).lstrip("\0").splitlines()[-1]
         return json.loads(positions).keys() if positions.startswith("{") else frozenset()
+
+    def ends_at(self, batch_id: int) -> Mapping[str, Mapping[int, int]]:
+        """Where a planned batch ends: by topic and partition the offset of the next record. Empty if its plan is not there any more."""
+        path = self.plan_path(batch_id)
+        positions = self._files.read_text(path).splitlines()[-1] if self._files.exists(path) else ""
+        found = json.loads(positions) if positions.startswith("{") else {}
+        return {topic: {int(number): int(offset) for number, offset in offsets.items()} for topic, offsets in found.items()}
+
+    def planned_ms(self, batch_id: int) -> int | None:
+        """When the batch was planned, in milliseconds since 1970; None if its plan is not there any more."""
+        path = self.plan_path(batch_id)
+        if not self._files.exists(path):
+            return None
+        told = json.loads(self._files.read_text(path).splitlines()[1])
+        return int(told["batchTimestampMs"])
 
     def plan_digest(self, batch_id: int) -> str:
         """A digest of the positions at which the previous batch ended and this one ends. Another plan has another one."""

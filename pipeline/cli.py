@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
+from barnabas.spark.errors import BarnabasError
 from pipeline import options
 from pipeline.errors import PipelineError, UsageError
 
@@ -24,13 +25,13 @@ Value = TypeVar("Value")
 
 def main(argv: list[str]) -> int:
     """Run `barnabas pipeline` with these arguments. Returns the exit code; --help and bad usage raise SystemExit as argparse does."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         _require_libraries()
         return int(arguments.run(arguments))
     except UsageError as e:
         return _fail(str(e), EXIT_USAGE)
-    except PipelineError as e:
+    except (PipelineError, BarnabasError) as e:
         return _fail(str(e), EXIT_FAILED)
 
 
@@ -46,6 +47,12 @@ def _replay(arguments: argparse.Namespace) -> int:
     return run_replay(arguments)
 
 
+def _status(arguments: argparse.Namespace) -> int:
+    from pipeline.commands import run_status
+
+    return run_status(arguments)
+
+
 def _require_libraries() -> None:
     """The pipeline is an extra: without its libraries, says how to get them."""
     for name in LIBRARIES:
@@ -54,9 +61,10 @@ def _require_libraries() -> None:
             raise PipelineError(f"this needs {name}; install it with: {sys.executable} -m pip install 'barnabas[pipeline]'")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="barnabas pipeline", description="Spark jobs around a Kafka-speaking broker.")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+def parser() -> argparse.ArgumentParser:
+    """Of all commands, with their options."""
+    made = argparse.ArgumentParser(prog="barnabas pipeline", description="Spark jobs around a Kafka-speaking broker.")
+    commands = made.add_subparsers(metavar="COMMAND", required=True)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
         "--bootstrap-servers",
@@ -93,7 +101,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_archive(commands.add_parser("archive", parents=[common], help="write topics to Parquet, every record once"))
     _add_replay(commands.add_parser("replay", parents=[common], help="write an archive back into a topic"))
-    return parser
+    _add_status(commands.add_parser("status", parents=[common], help="what an archive holds, and how far it is"))
+    return made
 
 
 def _add_archive(command: argparse.ArgumentParser) -> None:
@@ -153,6 +162,19 @@ def _add_replay(command: argparse.ArgumentParser) -> None:
         help="of Kafka's producer; may be repeated",
     )
     command.set_defaults(run=_replay)
+
+
+def _add_status(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "archive", metavar="ARCHIVE", help="a folder or the URI of one; of brokers that are named it asks for the ends too"
+    )
+    command.add_argument("--checkpoint", metavar="DIR", help="where progress is kept (default: _checkpoint in the archive)")
+    _add_output(command)
+    command.set_defaults(run=_status)
+
+
+def _add_output(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--output", choices=("table", "json"), default="table", help="how it is printed (default: table)")
 
 
 def _checked(parse: Callable[[str], Value]) -> Callable[[str], Value]:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from barnabas.spark.archives.hadoop_files import HadoopFiles
+from barnabas.spark.archives.local_files import LocalFiles, local_path_of
 from pipeline.archive import ArchiveJob, Stop, archive, to_stderr
 from pipeline.brokers import require_topics
 from pipeline.driver import Driver
@@ -21,6 +24,7 @@ from pipeline.errors import PipelineError
 from pipeline.options import DEFAULT_SERVERS, FIXED_CONSUMER_PROPERTIES, FIXED_PRODUCER_PROPERTIES, client_properties, server_list
 from pipeline.replay import ReplayJob, replay
 from pipeline.session import one_sentence, open_session, require_java
+from pipeline.status import add_behind, read_status, to_json, to_lines
 
 
 def run_archive(arguments: argparse.Namespace) -> int:
@@ -63,15 +67,43 @@ def run_replay(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def run_status(arguments: argparse.Namespace) -> int:
+    """Exit code 1 for an archive with files that cannot be read. Spark is started for an archive on another file system only."""
+    servers = _named_servers(arguments)
+    properties = dict(arguments.command_config)
+    if servers is not None:
+        require_topics(servers, properties, ())
+    local = local_path_of(arguments.archive)
+    if local is not None:
+        checkpoint = arguments.checkpoint and (local_path_of(arguments.checkpoint) or arguments.checkpoint)
+        status = read_status(LocalFiles(), local, checkpoint, None)
+    else:
+        require_java(os.environ)
+        with _session(arguments, "barnabas status", say=to_stderr) as spark:
+            status = read_status(HadoopFiles(spark, arguments.archive), arguments.archive, arguments.checkpoint, spark)
+    if servers is not None:
+        add_behind(status, servers, properties)
+    _print_line(json.dumps(to_json(status), indent=2) if arguments.output == "json" else "\n".join(to_lines(status)))
+    for file in status.damaged:
+        to_stderr(f"{file.path} cannot be read: {file.reason}")
+    return 1 if status.damaged else 0
+
+
+def _named_servers(arguments: argparse.Namespace) -> str | None:
+    """None if neither the command line nor the client's file names a broker."""
+    named = arguments.bootstrap_servers or arguments.command_config.get("bootstrap.servers")
+    return None if named is None else server_list(named)
+
+
 def _servers(arguments: argparse.Namespace) -> str:
     return str(arguments.bootstrap_servers or server_list(arguments.command_config.get("bootstrap.servers", DEFAULT_SERVERS)))
 
 
 @contextlib.contextmanager
-def _session(arguments: argparse.Namespace, app_name: str) -> Iterator[SparkSession]:
-    """A session that is stopped at the end. An exception of Spark becomes a PipelineError of one line."""
+def _session(arguments: argparse.Namespace, app_name: str, say: Callable[[str], None] | None = None) -> Iterator[SparkSession]:
+    """A session that is stopped at the end; `say` gets a line before it starts. Exceptions of Spark become PipelineErrors of one line."""
     driver = Driver()
-    _print_line(f"starting Spark on {arguments.master}")
+    (say or _print_line)(f"starting Spark on {arguments.master}")
     try:
         spark = open_session(
             app_name,

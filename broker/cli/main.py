@@ -19,7 +19,7 @@ usage: barnabas COMMAND …
   secure        make a secured broker or cluster, and its users
   format        prepare empty log directories for a cluster id
   random-uuid   print a new cluster id
-  pipeline      Spark jobs: archive topics to Parquet, replay an archive
+  pipeline      Spark jobs: archive topics to Parquet, look after archives, replay them
 
 clients of any Kafka cluster (pip install 'barnabas[cli]'):
 

@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from ..errors import BarnabasError
+from .local_files import FoundFile
 
 
 class ArchiveFileError(BarnabasError):
@@ -49,6 +50,11 @@ class HadoopFiles:
         """The paths that match, sorted."""
         found = self._run(pattern, lambda: self._file_system.globStatus(self._path(pattern)))
         return sorted(status.getPath().toString() for status in found or [])
+
+    def glob_files(self, pattern: str) -> list[FoundFile]:
+        """The files that match, sorted by path."""
+        found = self._run(pattern, lambda: self._file_system.globStatus(self._path(pattern)))
+        return sorted(FoundFile(str(status.getPath().toString()), int(status.getLen())) for status in found or [])
 
     def read_text(self, path: str) -> str:
         def read() -> str:
