@@ -16,8 +16,11 @@ CLIENT_COMMANDS = frozenset({
 })  # fmt: skip
 """The first words of barnabas/cli/verbs.py, here too so that `serve` does not import them."""
 
-CLIENTS_OF_CLUSTER = frozenset({("cluster", "health"), ("cluster", "info"), ("cluster", "metadata")})
-"""Of `cluster`, whose other commands are in broker/cli/cluster.py."""
+CLIENTS_OF_CLUSTER = frozenset({
+    "cordon", "elect-leaders", "features", "health", "info", "leader-election", "log-dirs", "logdirs", "metadata", "partitions", "quorum",
+    "reassign", "uncordon", "unregister", "unregister-broker",
+})  # fmt: skip
+"""The second words of `cluster`, whose other commands are in broker/cli/cluster.py."""
 
 
 def main() -> int:
@@ -25,8 +28,8 @@ def main() -> int:
     here = os.path.dirname(os.path.abspath(__file__))
     home = here if os.path.isdir(os.path.join(here, "broker")) else os.path.dirname(here)
     sys.path.insert(0, home)
-    words = tuple(sys.argv[1:3])
-    if words and (words[0] in CLIENT_COMMANDS or words[0] == "kafka-tool" or words in CLIENTS_OF_CLUSTER):
+    first, second = (*sys.argv[1:3], "", "")[:2]
+    if first in CLIENT_COMMANDS or first == "kafka-tool" or (first == "cluster" and second in CLIENTS_OF_CLUSTER):
         from .cli.main import main as client_command
 
         return client_command(sys.argv[1:])

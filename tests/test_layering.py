@@ -54,6 +54,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.cli.client_security",
         "broker.cli.one_line_parser",
         "broker.cli.wire_client",
+        "broker.metadata.feature_levels",  # tables of Kafka's releases
+        "broker.metadata.features",
         "broker.security.authorizer.acl_codes",
         "broker.security.tls",
         "broker.server.listener_security",

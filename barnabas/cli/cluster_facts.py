@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from confluent_kafka import IsolationLevel, TopicPartition
@@ -80,16 +80,40 @@ def sizes(connection: Connection, broker_ids: Iterable[int]) -> dict[Partition, 
     total: dict[Partition, int] = defaultdict(int)
     for broker_id in broker_ids:
         try:
-            answer = connection.wire(broker_id).request(DescribeLogDirsRequest(topics=None))
+            found = log_dirs(connection, broker_id)
         except (OSError, CommandError):
             return None
-        if answer.error_code != ErrorCode.NONE:
-            return None
-        for directory in answer.results:
-            for topic in directory.topics:
-                for each in topic.partitions:
-                    total[topic.name, each.partition_index] += 0 if each.is_future_key else each.partition_size
+        for each, size_bytes in _partition_sizes(found):
+            total[each] += size_bytes
     return total
+
+
+def replica_sizes(connection: Connection, broker_ids: Iterable[int]) -> dict[tuple[Partition, int], int]:
+    """Bytes on disk of each replica, by its broker; without those of brokers that do not say."""
+    found: dict[tuple[Partition, int], int] = {}
+    for broker_id in broker_ids:
+        try:
+            found |= {(each, broker_id): size_bytes for each, size_bytes in _partition_sizes(log_dirs(connection, broker_id))}
+        except (OSError, CommandError):
+            continue
+    return found
+
+
+def log_dirs(connection: Connection, broker_id: int) -> Any:
+    """The log directories of a broker, as DescribeLogDirs answers. Raises RefusedError, OSError."""
+    answer = connection.wire(broker_id).request(DescribeLogDirsRequest(topics=None))
+    if answer.error_code != ErrorCode.NONE:
+        raise RefusedError(f"broker {broker_id}: {ErrorCode(answer.error_code).name}")
+    return answer.results
+
+
+def _partition_sizes(directories: Iterable[Any]) -> Iterator[tuple[Partition, int]]:
+    """Without replicas that are on their way to another directory of the same broker."""
+    for directory in directories:
+        for topic in directory.topics:
+            for each in topic.partitions:
+                if not each.is_future_key:
+                    yield (topic.name, each.partition_index), each.partition_size
 
 
 def configs(connection: Connection, kind: ResourceType, names: Iterable[str]) -> dict[str, dict[str, Any]]:

@@ -61,11 +61,19 @@ def _options() -> dict[verbs.Words, list[str]]:
     }
 
 
+def _by_two_words() -> dict[verbs.Words, list[str]]:
+    """Third words and long options by the first two: those of all commands that begin so."""
+    found: dict[verbs.Words, list[str]] = {}
+    for words, flags in _options().items():
+        known = found.setdefault(words[:2], verbs.next_words(words[:2]) if len(words) > 1 else [])
+        known += [flag for flag in flags if flag not in known]
+    return found
+
+
 def _families() -> dict[str, list[str]]:
     """The second words by the first; none for a command of one word."""
-    families: dict[str, list[str]] = {"cluster": ["status", "up"]}  # the broker's
-    for words in verbs.VERBS:
-        families.setdefault(words[0], []).extend(words[1:])
+    families = {words[0]: verbs.next_words(words[:1]) for words in verbs.VERBS}
+    families["cluster"] += ["status", "up"]  # the broker's
     return families
 
 
@@ -73,7 +81,7 @@ def _bash() -> str:
     families = _families()
     second = [f'            {name}) words="{" ".join(words)}" ;;' for name, words in families.items() if words]
     options = []
-    for words, flags in _options().items():
+    for words, flags in _by_two_words().items():
         pattern = f'"{words[0]} {words[1]}"' if len(words) == 2 else f'"{words[0]} "*'
         options.append(f'            {pattern}) words="{" ".join(flags)}" ;;')
     text = BASH.replace("@FIRST@", " ".join(sorted([*families, *OF_THE_BROKER])))
@@ -84,6 +92,9 @@ def _fish() -> str:
     families = _families()
     lines = [f"complete -c barnabas -f -n __fish_use_subcommand -a '{' '.join(sorted([*families, *OF_THE_BROKER]))}'"]
     for words, verb in verbs.VERBS.items():
+        if len(words) == 3:
+            condition = f"__fish_seen_subcommand_from {words[0]}; and __fish_seen_subcommand_from {words[1]}"
+            lines.append(f"complete -c barnabas -f -n '{condition}' -a {words[2]} -d '{verb.summary.replace(chr(39), '')}'")
         if len(words) == 2:
             seen = " ".join(families[words[0]])
             condition = f"__fish_seen_subcommand_from {words[0]}; and not __fish_seen_subcommand_from {seen}"

@@ -80,7 +80,7 @@ def _help(arguments: list[str]) -> int:
     """The commands of a family, on stdout if somebody asked for them."""
     name = arguments[0] if arguments else ""
     known = verbs.family(name) or verbs.VERBS
-    lines = "".join(f"  {' '.join(words):24} {verb.summary}\n" for words, verb in known.items())
+    lines = "".join(f"  {' '.join(words):28} {verb.summary}\n" for words, verb in known.items())
     text = f"usage: barnabas {name} COMMAND …\n\n{lines}\n`barnabas {name} COMMAND --help` says more.\n"
     if arguments[1:] and arguments[1] not in ("--help", "-h", "help"):
         print(f"barnabas {name}: unknown command {arguments[1]!r}; barnabas {name} --help lists them", file=sys.stderr)

@@ -35,3 +35,10 @@ def report(output: Output, kind: str, outcomes: Sequence[Outcome]) -> None:
     if failed:
         error = NoBrokerError if all(each.is_unreachable for each in failed) else RefusedError
         raise error("; ".join(f"{each.name}: {each.what}" for each in failed))
+
+
+def report_nothing(output: Output, text: str) -> None:
+    """There was nothing to do, which `text` says to a person."""
+    if output.is_data:
+        output.data([])
+    output.line(text)

@@ -31,6 +31,7 @@ VERBS: dict[Words, Verb] = {
     ("topic", "alter"): Verb("topic.alter", "set or delete settings of topics"),
     ("topic", "add-partitions"): Verb("topic.add_partitions", "give topics more partitions"),
     ("topic", "delete"): Verb("topic.delete", "delete topics with their records"),
+    ("topic", "reassign"): Verb("topic.reassign", "move replicas to other brokers, or have more or fewer of them"),
     ("topic", "trim"): Verb("topic.trim", "delete records before an offset or a time"),
     ("config", "list"): Verb("config.list_configs", "resources with the settings that were set for them"),
     ("config", "describe"): Verb("config.describe", "settings with value, source, default and documentation"),
@@ -52,6 +53,19 @@ VERBS: dict[Words, Verb] = {
     ("transaction", "abort"): Verb("transaction.abort", "end a hanging transaction in one partition"),
     ("cluster", "info"): Verb("cluster.info", "id, brokers, topics and partitions"),
     ("cluster", "health"): Verb("cluster.health", "exit code 4 if partitions lack leaders or replicas"),
+    ("cluster", "reassign", "status"): Verb("cluster.reassign_status", "replicas that are being moved, and how far they are"),
+    ("cluster", "reassign", "cancel"): Verb("cluster.reassign_cancel", "end such moves"),
+    ("cluster", "elect-leaders"): Verb("cluster.elect_leaders", "let preferred replicas lead, or any that is left"),
+    ("cluster", "log-dirs"): Verb("cluster.log_dirs", "log directories: replicas, bytes, room, state"),
+    ("cluster", "cordon"): Verb("cluster.cordon", "give log directories no new partitions"),
+    ("cluster", "uncordon"): Verb("cluster.uncordon", "give them some again"),
+    ("cluster", "quorum"): Verb("cluster.quorum", "the metadata quorum: leader, voters, observers"),
+    ("cluster", "quorum", "add-voter"): Verb("cluster.add_voter", "let a controller vote"),
+    ("cluster", "quorum", "remove-voter"): Verb("cluster.remove_voter", "take a controller's vote away"),
+    ("cluster", "features"): Verb("cluster.features", "features and their levels"),
+    ("cluster", "features", "upgrade"): Verb("cluster.features_upgrade", "raise them, to a release or one by one"),
+    ("cluster", "features", "downgrade"): Verb("cluster.features_downgrade", "lower them"),
+    ("cluster", "unregister"): Verb("cluster.unregister", "forget a broker that is gone"),
     ("completion",): Verb("completion", "what completes these commands in bash, zsh or fish"),
     ("group", "list"): Verb("group.list_groups", "groups with state, members and total lag"),
     ("group", "describe"): Verb("group.describe", "offsets and lag by partition, in records and in time"),
@@ -105,6 +119,20 @@ ALIASES: dict[Words, Words] = {
     ("transaction", "describe-producers"): ("transaction", "producers"),
     ("get", "brokers"): ("cluster", "info"),
     ("cluster", "metadata"): ("cluster", "info"),
+    ("cluster", "reassign"): ("cluster", "reassign", "status"),
+    ("cluster", "partitions", "move-status"): ("cluster", "reassign", "status"),
+    ("cluster", "partitions", "move-cancel"): ("cluster", "reassign", "cancel"),
+    ("cluster", "partitions", "move"): ("topic", "reassign"),
+    ("topic", "move"): ("topic", "reassign"),
+    ("alter", "partition-assignment"): ("topic", "reassign"),
+    ("cluster", "logdirs"): ("cluster", "log-dirs"),
+    ("cluster", "logdirs", "describe"): ("cluster", "log-dirs"),
+    ("cluster", "quorum", "describe"): ("cluster", "quorum"),
+    ("cluster", "quorum", "add-controller"): ("cluster", "quorum", "add-voter"),
+    ("cluster", "quorum", "remove-controller"): ("cluster", "quorum", "remove-voter"),
+    ("cluster", "features", "describe"): ("cluster", "features"),
+    ("cluster", "leader-election"): ("cluster", "elect-leaders"),
+    ("cluster", "unregister-broker"): ("cluster", "unregister"),
     ("groups",): ("group", "list"),
     ("group", "ls"): ("group", "list"),
     ("get", "consumer-groups"): ("group", "list"),
@@ -124,7 +152,7 @@ ALIASES: dict[Words, Words] = {
 
 def find(arguments: list[str]) -> tuple[Words, list[str]] | None:
     """The words of the command that the arguments begin with, and the other arguments; None if they begin with none."""
-    for count in (2, 1):
+    for count in (3, 2, 1):
         words = tuple(arguments[:count])
         words = ALIASES.get(words, words)
         if len(arguments) >= count and words in VERBS:
@@ -135,3 +163,9 @@ def find(arguments: list[str]) -> tuple[Words, list[str]] | None:
 def family(name: str) -> dict[Words, Verb]:
     """The commands that begin with that word."""
     return {words: verb for words, verb in VERBS.items() if words[0] == name}
+
+
+def next_words(words: Words) -> list[str]:
+    """What may follow these words in commands, each once."""
+    count = len(words)
+    return list(dict.fromkeys(known[count] for known in VERBS if known[:count] == words and len(known) > count))

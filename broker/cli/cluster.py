@@ -8,12 +8,21 @@ USAGE = """\
 usage: barnabas cluster up [--brokers N] [--directory DIR] [--port PORT] [--secure] …
        barnabas cluster status [--bootstrap-server HOST:PORT[,…]] [--json] …
 
-  info     a cluster's id, brokers, topics and partitions (a client of any cluster: pip install 'barnabas[cli]')
-  health   exit code 4 if partitions lack leaders or replicas (the same)
   up       run a cluster on this machine, a process for each broker, until SIGTERM or SIGINT
   status   show a cluster's brokers, leaders, in-sync replicas, quorum and lag
 
-`barnabas cluster up --help` and `barnabas cluster status --help` say more.
+clients of any cluster (pip install 'barnabas[cli]'):
+
+  info           a cluster's id, brokers, topics and partitions
+  health         exit code 4 if partitions lack leaders or replicas
+  reassign       status and cancel: replicas that are being moved
+  elect-leaders  let preferred replicas lead, or any that is left
+  log-dirs       log directories of brokers; cordon, uncordon: no new partitions for them
+  quorum         the metadata quorum; add-voter, remove-voter
+  features       features and their levels; upgrade, downgrade
+  unregister     forget a broker that is gone
+
+`barnabas cluster up --help` and so on say more.
 """
 
 
@@ -31,6 +40,6 @@ def cluster(arguments: list[str]) -> int:
     if command in ("--help", "-h", "help"):
         print(USAGE, end="")
         return 0
-    unknown = f"barnabas cluster: unknown command {command!r}; it is info, health, up or status\n"
+    unknown = f"barnabas cluster: unknown command {command!r}; barnabas cluster --help lists them\n"
     print(unknown if command else USAGE, end="", file=sys.stderr)
     return 2

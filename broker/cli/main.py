@@ -23,7 +23,7 @@ usage: barnabas COMMAND …
 
 clients of any Kafka cluster (pip install 'barnabas[cli]'):
 
-  topic         list, describe, create, alter, add-partitions, delete, trim
+  topic         list, describe, create, alter, add-partitions, reassign, delete, trim
   produce       write records
   consume       print records
   group         list, describe, reset, delete, delete-offsets, remove-member
@@ -32,7 +32,7 @@ clients of any Kafka cluster (pip install 'barnabas[cli]'):
   user          list, create, set-password, delete
   quota         list, set, delete
   transaction   list, describe, producers, abort
-  cluster       info, health
+  cluster       info, health, reassign, elect-leaders, log-dirs, cordon, quorum, features, unregister
   completion    of these commands, for bash, zsh and fish
   context       name clusters, and choose one
 

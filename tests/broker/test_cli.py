@@ -40,7 +40,7 @@ def format_arguments(directory: Path, *more: str) -> list[str]:
         (["serve", "--log-level"], "barnabas serve: --log-level needs a value"),
         (["serve", "--log-format=xml"], "barnabas serve: --log-format xml is none of"),
         (["health", "--no-such-option"], "barnabas health: unknown argument --no-such-option; barnabas health --help says more"),
-        (["cluster", "down"], "barnabas cluster: unknown command 'down'; it is info, health, up or status"),
+        (["cluster", "down"], "barnabas cluster: unknown command 'down'; barnabas cluster --help lists them"),
         (
             ["cluster", "up", "--broker", "x"],
             "barnabas cluster up: argument --brokers: 'x' is not a number from 1 to 100; barnabas cluster up --",

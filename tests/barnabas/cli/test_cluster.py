@@ -70,3 +70,76 @@ def test_cluster_without_one_of_its_brokers_is_unhealthy(
     (listed,) = barnabas_command.done("topic", "list", "orders", "-o", "json").data
     assert (listed["under_replicated"], listed["without_leader"]) == (6, 0)
     assert len(barnabas_command.done("consume", "orders", "-e").out.split()) == listed["records"]
+
+
+def test_log_directories_are_shown_and_cordoned(command: Command, topic_name: str) -> None:
+    command.done("topic", "create", topic_name, "-p", "2")
+
+    (row,) = command.done("cluster", "log-dirs", "--topic", topic_name, "-o", "json").data
+
+    assert (row["broker"], row["state"], row["replicas"], row["moving"]) == (1, "online", 2, 0) and row["total_bytes"] >= row[
+        "usable_bytes"
+    ]
+    assert [(each["topic"], each["partition"], each["offset_lag"]) for each in row["partitions"]] == [
+        (topic_name, 0, 0),
+        (topic_name, 1, 0),
+    ]
+    assert f"{topic_name}          0" in command.done("cluster", "log-dirs", "1", "-t", topic_name).out
+    assert [command("cluster", *words).code for words in (("log-dirs", "7"), ("cordon", "7"), ("cordon", "1", "/nowhere"))] == [1, 3, 1]
+    command.done("cluster", "features", "upgrade", "--metadata", "4.3-IV0", "--yes")
+    command.done("cluster", "cordon", "1", "--dry-run")
+    assert command.done("cluster", "cordon", "1").out == f"broker 1: {row['log_dir']} cordoned\n"
+    seen_as(command, "cordoned")
+    command.done("cluster", "uncordon", "1", row["log_dir"])
+    seen_as(command, "online")
+
+
+def seen_as(command: Command, state: str) -> None:
+    """Apache Kafka applies an alteration after its answer."""
+    deadline = time.monotonic() + SEEN_S
+    while command.done("cluster", "log-dirs", "-o", "json").data[0]["state"] != state:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_quorum_of_one_is_shown(command: Command) -> None:
+    facts = command.done("cluster", "quorum", "-o", "json").data
+
+    (leader,) = facts["replicas"]
+    assert (facts["leader_id"], leader["id"], leader["role"], leader["lag"]) == (1, 1, "leader", 0) and facts["high_watermark"] > 0
+    assert command.done("cluster", "quorum", "describe").out.startswith("leader 1 in epoch ")
+    assert command("cluster", "quorum", "remove-voter", "7", "--yes").code == 1
+    last = command("cluster", "quorum", "remove-voter", "1", "--yes")
+    assert last.code == 1 and "0 of 1 voters remain" in last.err and last.err.count("\n") == 2
+
+
+def test_features_are_shown_and_changed(command: Command) -> None:
+    def level(name: str) -> int:
+        return next(each["level"] for each in command.done("cluster", "features", "-o", "json").data if each["feature"] == name)
+
+    assert "metadata.version" in command.done("cluster", "features", "describe", "--output", "wide").out
+    newest = level("metadata.version")
+    refused = command("cluster", "features", "downgrade", "--feature", "transaction.version=1")
+    assert refused.code == 1 and "transaction.version: from 2 to 1" in refused.err
+    changed = command.done("cluster", "features", "downgrade", "--feature", "transaction.version=1", "--yes", "-o", "json").data
+    assert changed == [{"feature": "transaction.version", "outcome": "level 1", "is_done": True}]
+    command.done("cluster", "features", "upgrade", "-f", "transaction.version=2", "--yes")
+    assert (level("transaction.version"), level("metadata.version")) == (2, newest)
+    assert "nothing was done" in command.done("cluster", "features", "upgrade", "--release-version", "4.3", "--dry-run").err
+    impossible = command("cluster", "features", "upgrade", "-f", "metadata.version=999", "--yes")
+    assert impossible.code == 1 and "metadata.version" in impossible.err
+    for words in ((), ("--release-version", "9.9"), ("-f", "x"), ("-f", "x=y"), ("--release-version", "4.0", "-f", "x=1")):
+        assert command("cluster", "features", "upgrade", *words).code == 2
+
+
+def test_single_broker_has_nobody_to_move_to_or_to_forget(command: Command, topic_name: str) -> None:
+    command.done("topic", "create", topic_name, "-p", "2")
+
+    assert command.done("topic", "reassign", topic_name, "--yes").out == "nothing to move\n"
+    assert command.done("topic", "reassign", topic_name, "--yes", "-o", "json").data == []
+    assert "2 replicas need as many brokers" in command("topic", "reassign", topic_name, "-r", "2").err
+    assert command.done("cluster", "reassign", "status", "-o", "json").data == []
+    assert command.done("cluster", "reassign", "cancel", "--yes").out == "nothing is being moved\n"
+    assert "no partition needs an election" in command.done("cluster", "elect-leaders").out
+    assert command("cluster", "unregister", "7", "--yes").code == 1
+    assert "it is alive" in command.done("cluster", "unregister", "1", "--dry-run").err

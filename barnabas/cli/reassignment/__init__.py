@@ -1,0 +1,1 @@
+"""What `barnabas topic reassign` and `cluster reassign` share: the plan, the cluster's moves in progress, their throttle."""
