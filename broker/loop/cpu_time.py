@@ -11,6 +11,7 @@ most for the CPU time since a call that was less than a millisecond before its b
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic_ns, thread_time_ns
 from typing import NamedTuple
 
 CALL_INTERVAL_NS = 1_000_000
@@ -31,9 +32,9 @@ _NOBODY = Outer(None, 0, 0, 0)
 class CpuMeter:
     """One for each loop. The arguments are the clock's."""
 
-    __slots__ = ("_called_cpu_ns", "_called_ns", "_cpu_ns", "_monotonic_ns", "_others_ns", "_start_cpu_ns", "_start_ns", "owner")
+    __slots__ = ("_called_cpu_ns", "_called_ns", "_cpu_ns", "_monotonic_ns", "_others_ns", "_start_cpu_ns", "_start_ns", "is_on", "owner")
 
-    def __init__(self, monotonic_ns: Callable[[], int], cpu_ns: Callable[[], int]) -> None:
+    def __init__(self, monotonic_ns: Callable[[], int] = monotonic_ns, cpu_ns: Callable[[], int] = thread_time_ns) -> None:
         self._monotonic_ns = monotonic_ns
         self._cpu_ns = cpu_ns
         self._called_ns = -CALL_INTERVAL_NS
@@ -41,6 +42,8 @@ class CpuMeter:
         self._start_ns = 0
         self._start_cpu_ns = 0
         self._others_ns = 0
+        self.is_on = False
+        """Whether anybody wants to know. It measures in any case; who calls it asks first."""
         self.owner: object | None = None
         """Whose time is measured now."""
 
@@ -71,3 +74,31 @@ class CpuMeter:
     def _elapsed_ns(self) -> int:
         elapsed_ns = self._monotonic_ns() - self._start_ns
         return elapsed_ns if elapsed_ns < CALL_INTERVAL_NS else min(elapsed_ns, self._cpu_ns() - self._start_cpu_ns)
+
+
+class NetworkTime:
+    """What the bytes of one connection take outside of its requests, in ns: sending, and the work of TLS on them. Its next request counts
+    it (KafkaChannel.getAndResetNetworkThreadTimeNanos)."""
+
+    __slots__ = ("_spent_ns", "meter")
+
+    def __init__(self, meter: CpuMeter) -> None:
+        self.meter = meter
+        self._spent_ns = 0
+
+    def begin(self) -> Outer | None:
+        """Call it while `meter.is_on`. Returns what `end` takes; None if nothing is to be ended."""
+        return self.meter.begin(self)
+
+    def end(self, begun: Outer) -> None:
+        """What was begun is done."""
+        self._spent_ns += self.meter.end(begun)
+
+    def take(self) -> int:
+        """Returns the time since the last call."""
+        spent_ns, self._spent_ns = self._spent_ns, 0
+        return spent_ns
+
+
+UNMEASURED = NetworkTime(CpuMeter())
+"""Of connections whose requests nobody counts."""

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, Protocol, cast
 
 from broker.loop.clock import NS_PER_MS, Timer
+from broker.loop.cpu_time import CpuMeter, NetworkTime
 from broker.loop.deferred import Deferred
 from broker.network.busy_poll import BusyPoll
 from broker.network.context import CloseConnection, ConnectionFacts, ListenerFacts
@@ -113,6 +114,7 @@ class Registry(Protocol):
     memory: RequestMemory
     frame_turn: FrameTurn
     busy_poll: BusyPoll | None
+    cpu_meter: CpuMeter
     monotonic_ms: Callable[[], int]
     monotonic_ns: Callable[[], int]
     call_later: Callable[..., Timer]
@@ -231,7 +233,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._authenticator is not None:
             self.authenticating_since_ms = self.last_active_ms
         layer = layer_of(self._transport, self._registry.network)
-        self._outbox = Outbox(layer, self._loop, self._registry.executor, on_writable=self._writable, on_broken=self.close)
+        self.facts.network_time = time = NetworkTime(self._registry.cpu_meter)
+        self._outbox = Outbox(layer, self._loop, self._registry.executor, on_writable=self._writable, on_broken=self.close, time=time)
         self.facts.throttle = self.throttle
         if self.facts.listener.send_buffer_bytes != SYSTEM_DEFAULT:
             self.facts.limit_send_buffer = self._limit_send_buffer

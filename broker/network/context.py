@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.loop.cpu_time import UNMEASURED
 from protocol.apis import ListenerKind
 
 if TYPE_CHECKING:
@@ -43,10 +44,10 @@ class ConnectionFacts:
 
     `client_id_bytes` is the client id of the last request, `client_id_text` the same decoded and checked. `on_closed` is called once
     when the connection ends, for code that keeps state of the client beyond a request. `limit_send_buffer`, until it is called, bounds the
-    socket's send buffer: the first Fetch of a consumer calls it. `is_forwarded` means that another broker has
-    forwarded the request in an Envelope. `principal` is `Type:name`; `is_token_authenticated` says that it logged in by a delegation token
-    (KafkaPrincipal.tokenAuthenticated). `throttle` mutes the connection for some ms. `access` is that of the last request,
-    which the next one of the same API uses again."""
+    socket's send buffer: the first Fetch of a consumer calls it. `is_forwarded` means that another broker has forwarded the request in an
+    Envelope. `network_time` is what its bytes take of the loop. `principal` is `Type:name`; `is_token_authenticated` says that it logged in
+    by a delegation token (KafkaPrincipal.tokenAuthenticated). `throttle` mutes the connection for some ms. `access` is that of the last
+    request, which the next one of the same API uses again."""
 
     __slots__ = (
         "access",
@@ -61,6 +62,7 @@ class ConnectionFacts:
         "is_token_authenticated",
         "limit_send_buffer",
         "listener",
+        "network_time",
         "on_closed",
         "principal",
         "sends_at_once",
@@ -84,6 +86,7 @@ class ConnectionFacts:
         self.on_closed: Callable[[], object] | None = None
         self.limit_send_buffer: Callable[[], None] | None = None
         self.throttle: Callable[[int], None] = _throttles_nothing
+        self.network_time = UNMEASURED
 
     def close(self) -> None:
         """Called when the connection has ended."""

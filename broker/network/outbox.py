@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
+from broker.loop.cpu_time import UNMEASURED, NetworkTime
 from broker.network.transport_layer import MSG_MORE, TransportLayer
 from storage.file_slice import FileSlice
 from storage.page_cache import is_resident, read_in
@@ -31,7 +32,7 @@ class Outbox:
     """The queue of chunks and the layer that sends them, which this outbox closes.
 
     `on_writable()` is called after an outbox that `is_behind` has caught up. `on_broken(reason)` is called once when the socket or a file
-    fails; nothing is sent afterwards. A FileSlice is owned from `push` on and released when sent or dropped.
+    fails; nothing is sent afterwards. `time` measures the sending. A FileSlice is owned from `push` on and released when sent or dropped.
     """
 
     __slots__ = (
@@ -46,6 +47,7 @@ class Outbox:
         "_reading_in",
         "_send",
         "_sent_of_head",
+        "_time",
         "_turn_left",
         "_waits_for_writable",
         "is_behind",
@@ -60,6 +62,7 @@ class Outbox:
         *,
         on_writable: Callable[[], None],
         on_broken: Callable[[str], None],
+        time: NetworkTime = UNMEASURED,
     ) -> None:
         self._loop = loop
         self._executor = executor
@@ -67,6 +70,7 @@ class Outbox:
         self._send = layer.send  # bound once: it is called for every response
         self._on_writable = on_writable
         self._on_broken = on_broken
+        self._time = time
         self._queue: deque[Chunk] = deque()
         self._sent_of_head = 0  # bytes of a FileSlice at the head that are sent already
         self._turn_left = TURN_SIZE  # bytes
@@ -111,7 +115,8 @@ class Outbox:
         if self._waits_for_writable or self._reading_in is not None or self._is_closed:
             return
         self._turn_left = TURN_SIZE
-        queue = self._queue
+        queue, time = self._queue, self._time
+        begun = time.begin() if time.meter.is_on else None
         try:
             if read_in is not None:
                 self._send_read_in(read_in)
@@ -128,6 +133,9 @@ class Outbox:
             self._wait_for_writable()
         except OSError as e:
             self._break(str(e))
+        finally:
+            if begun is not None:
+                time.end(begun)
 
     def pause_writing(self) -> None:
         """Called by asyncio: the transport's queue is full."""

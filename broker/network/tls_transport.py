@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
+from broker.loop.cpu_time import UNMEASURED, NetworkTime
 from broker.network.transport_layer import TransportLayer
 from broker.security.tls.layer import INBOUND_SIZE_MAX, OUTBOUND_SIZE_MAX, TlsError, TlsLayer
 
@@ -55,7 +56,7 @@ class CiphertextBuffer:
 
 class TlsTransport(asyncio.BufferedProtocol):
     """See the module's docstring. `make_layer` gives the sending side of the plain transport. `wait_turn` calls back in a later turn of the
-    loop, after those that wait already."""
+    loop, after those that wait already. `time()` is what measures the decryption, once the connection is made."""
 
     def __init__(
         self,
@@ -66,6 +67,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         make_layer: Callable[[asyncio.Transport], TransportLayer],
         wait_turn: Callable[[Callable[[], None]], object],
         pread: Pread,
+        time: Callable[[], NetworkTime] = lambda: UNMEASURED,
     ) -> None:
         self._inner: SecuredProtocol | None = inner
         self._tls = tls
@@ -73,6 +75,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._make_layer = make_layer
         self._wait_turn = wait_turn
         self._pread = pread
+        self._time = time
         self._plain: asyncio.Transport | None = None
         self.layer: TlsSendingLayer | None = None
         """What the connection's outbox sends by, once the connection is made."""
@@ -190,15 +193,19 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def _deliver(self) -> None:
         """Deliver plaintext until none is left, the connection does not read or is closing, or others have a turn."""
-        inner, tls, size = self._inner, self._tls, 0
+        inner, tls, size, time = self._inner, self._tls, 0, self._time()
         while inner is not None and not self._is_paused and not self.is_closing():
             buffer = inner.get_buffer(-1)
+            begun = time.begin() if time.meter.is_on else None
             try:
                 count = tls.read_into(buffer)
             except TlsError as e:
                 self._drain()
                 inner.security_failed(str(e))
                 return
+            finally:
+                if begun is not None:
+                    time.end(begun)
             if tls.unsent_size:
                 self._drain()  # the answer to a KeyUpdate
             if count:

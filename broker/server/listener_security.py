@@ -258,6 +258,7 @@ class ListenerSecurity:
                 make_layer=network.make_layer,
                 wait_turn=registry.frame_turn.wait,
                 pread=disk.pread,
+                time=lambda: connection.facts.network_time,
             )
 
         prepare(self._config.texts)()

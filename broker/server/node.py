@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from broker.descriptors import divide_descriptors
+from broker.loop.cpu_time import CpuMeter
 from broker.loop.turns import Turns
 from broker.observability.metrics import Metrics
 from broker.platform import Platform
@@ -47,6 +48,7 @@ class Node:
             controller_window_ms=config.controller_quota_window_size_seconds * 1000,
             controller_windows_count=config.controller_quota_window_num,
             inter_broker_listener=config.inter_broker_listener_name,
+            cpu_meter=CpuMeter(self.clock.monotonic_ns, self.clock.cpu_ns),
         )
         self.turns = Turns(self.loop.call_soon, self.clock.monotonic_us)
         self.stop_reason = ""  # set when the node is asked to stop

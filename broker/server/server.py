@@ -166,6 +166,7 @@ class Broker:
             max_connections_of_ip=limits_by_address(config.max_connections_per_ip_overrides),
             inter_broker_listener=config.inter_broker_listener_name,
             rates=node.quotas.connection_rates,
+            cpu_meter=node.quotas.cpu_meter,
             idle_ms=config.connections_max_idle_ms,
             frame_deadline_ms=config.barnabas_frame_deadline_ms,
             authentication_ms=config.barnabas_authentication_timeout_ms,

@@ -21,8 +21,8 @@ class InlineWorker:
     def submit(self, job: str, arguments: Any, buffers: Sequence[memoryview], *, is_short: bool) -> Deferred:
         answer = Deferred()
 
-        def done(outcome: Any) -> None:
-            answer.complete(outcome if isinstance(outcome, Exception) else Outcome(*outcome))
+        def done(outcome: Any, taken_ns: int) -> None:
+            answer.complete(outcome if isinstance(outcome, Exception) else Outcome(outcome[0], outcome[1], taken_ns))
 
         queued = Job(find_job(job)(arguments, buffers), done, is_short=is_short)
         answer.on_abandon = lambda: self._lines.remove(queued)

@@ -27,6 +27,8 @@ class Outcome(NamedTuple):
 
     value: Any
     buffers: Sequence[Buffer]
+    cpu_ns: int
+    """What it took, with the copying of the buffers."""
 
 
 Steps = Generator[None, None, tuple[Any, Sequence[Buffer]]]

@@ -17,13 +17,14 @@ SHORT_SLICES_MAX = 16
 
 
 class Job:
-    """One job in a line. `on_done` gets what the generator returned, or the exception that ended it."""
+    """One job in a line. `on_done` gets what the generator returned, or the exception that ended it, and how many ns its slices took."""
 
-    __slots__ = ("on_done", "slices_left", "steps")
+    __slots__ = ("on_done", "slices_left", "steps", "taken_ns")
 
-    def __init__(self, steps: Generator[None, None, Any], on_done: Callable[[Any], None], *, is_short: bool) -> None:
+    def __init__(self, steps: Generator[None, None, Any], on_done: Callable[[Any, int], None], *, is_short: bool) -> None:
         self.steps = steps
         self.on_done = on_done
+        self.taken_ns = 0
         self.slices_left = SHORT_SLICES_MAX if is_short else 0
 
 
@@ -56,16 +57,18 @@ class Lines:
             return
         self._is_long_next = line is self._short
         job = line.popleft()
-        end_ns = self._now_ns() + SLICE_NS
+        start_ns = self._now_ns()
+        end_ns = start_ns + SLICE_NS
         try:
             while True:
                 next(job.steps)
                 if self._now_ns() >= end_ns:
                     break
         except StopIteration as end:
-            job.on_done(end.value)
+            job.on_done(end.value, job.taken_ns + self._now_ns() - start_ns)
         except Exception as error:
-            job.on_done(error)
+            job.on_done(error, job.taken_ns + self._now_ns() - start_ns)
         else:
+            job.taken_ns += self._now_ns() - start_ns
             job.slices_left -= 1
             self.add(job)

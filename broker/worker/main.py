@@ -10,6 +10,7 @@ import select
 import signal
 import socket
 import traceback
+from time import thread_time_ns
 from typing import Any
 
 from broker.worker.jobs import find_job
@@ -36,7 +37,7 @@ class WorkerMain:
         self._stream = stream
         self._reader = MessageReader()
         self._outgoing = Outgoing(stream)
-        self._lines = Lines()
+        self._lines = Lines(thread_time_ns)  # its slices are of CPU time, since it waits for processors behind the loop
         self._jobs: dict[int, Job] = {}
 
     def run(self) -> None:
@@ -74,27 +75,28 @@ class WorkerMain:
         except Exception as error:
             self._send(job_id, error, [])
             return
-        job = Job(steps, lambda outcome: self._done(job_id, outcome), is_short=is_short)
+        job = Job(steps, lambda outcome, taken_ns: self._done(job_id, outcome, taken_ns), is_short=is_short)
         self._jobs[job_id] = job
         self._lines.add(job)
 
-    def _done(self, job_id: int, outcome: Any) -> None:
+    def _done(self, job_id: int, outcome: Any, taken_ns: int) -> None:
         if self._jobs.pop(job_id, None) is None:
             return
         if isinstance(outcome, Exception):
             self._send(job_id, outcome, [])
         else:
-            self._send(job_id, *outcome)
+            value, buffers = outcome
+            self._send(job_id, value, buffers, taken_ns)
 
-    def _send(self, job_id: int, value: Any, buffers: Any) -> None:
+    def _send(self, job_id: int, value: Any, buffers: Any, taken_ns: int = 0) -> None:
         has_file = sum(map(len, buffers)) > INLINE_BYTES_MAX
         try:
             descriptor = memory_file(buffers) if has_file else None
-            data = encode_message((job_id, value), buffers, has_file=has_file)
+            data = encode_message((job_id, value, taken_ns), buffers, has_file=has_file)
         except Exception as error:  # an exception that cannot be pickled, no memory
             told = value if isinstance(value, Exception) else error
             text = "".join(traceback.format_exception(told))
-            descriptor, data = None, encode_message((job_id, JobError(text)), [], has_file=False)
+            descriptor, data = None, encode_message((job_id, JobError(text), 0), [], has_file=False)
         self._outgoing.add(data, descriptor)
 
 

@@ -12,6 +12,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import thread_time_ns
 from typing import Any
 
 from broker.loop.clock import Clock, Timer
@@ -37,7 +38,7 @@ class WorkerDiedError(Exception):
 class _Submitted:
     """One job until its answer."""
 
-    __slots__ = ("answer", "arguments", "buffers", "id", "is_short", "is_suspect", "name", "size_bytes")
+    __slots__ = ("answer", "arguments", "buffers", "copying_ns", "id", "is_short", "is_suspect", "name", "size_bytes")
 
     def __init__(self, job_id: int, name: str, arguments: Any, buffers: Sequence[memoryview], is_short: bool) -> None:
         self.id = job_id
@@ -46,6 +47,7 @@ class _Submitted:
         self.buffers = buffers
         self.is_short = is_short
         self.size_bytes = sum(map(len, buffers))
+        self.copying_ns = 0  # of a thread
         self.is_suspect = False
         self.answer = Deferred()
 
@@ -122,7 +124,7 @@ class WorkerProcess:
         if submitted.size_bytes <= INLINE_BYTES_MAX:
             self._send(submitted, channel, None)
             return
-        copying = self._run_blocking(memory_file, submitted.buffers)
+        copying = self._run_blocking(_copy_buffers, submitted)
         self._watch(copying, functools.partial(self._copied, submitted, channel))
 
     def _copied(self, submitted: _Submitted, channel: Channel, copying: asyncio.Future[int]) -> None:
@@ -164,10 +166,12 @@ class WorkerProcess:
     # -- answers ---------------------------------------------------------------------------------------------------
 
     def _answered(self, message: Message) -> None:
-        job_id, value = message.value
+        job_id, value, taken_ns = message.value
         submitted = self._in_flight.get(job_id)
         if submitted is not None:  # else it was withdrawn
-            self._finish(submitted, value if isinstance(value, Exception) else Outcome(value, message.buffers))
+            self._finish(
+                submitted, value if isinstance(value, Exception) else Outcome(value, message.buffers, submitted.copying_ns + taken_ns)
+            )
             self._hand_over()
 
     def _finish(self, submitted: _Submitted, outcome: Any) -> None:
@@ -251,6 +255,14 @@ class WorkerProcess:
         self._background.add(future)
         future.add_done_callback(self._background.discard)
         future.add_done_callback(on_done)
+
+
+def _copy_buffers(submitted: _Submitted) -> int:
+    """Runs in a thread."""
+    start_ns = thread_time_ns()
+    descriptor = memory_file(submitted.buffers)
+    submitted.copying_ns += thread_time_ns() - start_ns
+    return descriptor
 
 
 def _ignore(future: asyncio.Future[Any]) -> None:

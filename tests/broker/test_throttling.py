@@ -7,6 +7,7 @@ are complete.
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,13 @@ import pytest
 
 from broker.dispatch import KafkaApis
 from broker.handlers.services import Services
+from broker.loop.cpu_time import CpuMeter, NetworkTime
 from broker.loop.deferred import Deferred
 from broker.network.context import ConnectionFacts, ListenerFacts
 from broker.security.quotas.charge import EXEMPT_KEYS
 from broker.security.quotas.quota_managers import QuotaManagers
+from broker.worker.inline import InlineWorker
+from broker.worker.lines import Lines
 from protocol import codec
 from protocol.apis import APIS, ListenerKind
 from protocol.framing import keep
@@ -25,6 +29,7 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse,
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from storage.file_slice import FileSlice
+from storage.validation import LONG_CHECK_BYTES
 from tests.broker.loop.turn_loop import TurnLoop
 from tests.broker.replication.world import World, batch
 from tests.support.wire import frame
@@ -43,7 +48,14 @@ class Server:
         self.world = World(root)
         self.world.create_topic("a", partitions=2)
         self.loop = TurnLoop()
-        self.quotas = QuotaManagers(window_ms=1000, windows_count=11, controller_window_ms=1000, controller_windows_count=11)
+        clock = self.world.clock
+        self.quotas = QuotaManagers(
+            window_ms=1000,
+            windows_count=11,
+            controller_window_ms=1000,
+            controller_windows_count=11,
+            cpu_meter=CpuMeter(clock.monotonic_ns, clock.cpu_ns),
+        )
         self.services: Services = self.world.services()._replace(quotas=self.quotas)
         self.apis = KafkaApis(self.services, self.loop.turns)
         self.muted_ms: list[int] = []
@@ -330,6 +342,35 @@ def test_a_fetch_that_an_append_wakes_pays_for_its_read(server: Server) -> None:
     assert muted_ms == [1000]
     assert response is not None and response.throttle_time_ms == 0
     assert bobs_muted_ms == []
+
+
+def test_what_the_network_took_counts_for_the_next_request(server: Server) -> None:
+    server.limit("request_percentage", 1)
+    time = server.facts.network_time = NetworkTime(server.quotas.cpu_meter)
+    begun = time.begin()
+    server.world.clock.compute(101)
+    assert begun is not None
+    time.end(begun)
+
+    first = server.list_offsets()
+    server.world.clock.advance(OVER_MS)
+    second = server.list_offsets()
+
+    assert (first.throttle_time_ms, second.throttle_time_ms) == (100, 0)
+
+
+def test_what_the_worker_took_counts(server: Server) -> None:
+    """The loop's clock stands; that of the worker goes on by 2 s at each look."""
+    worker = InlineWorker(server.loop.call_soon, Lines(count(0, 2_000_000_000).__next__))
+    server.apis = KafkaApis(server.services._replace(worker=worker), server.loop.turns)
+    server.world.create_topic("checked", compression_type="gzip")
+    server.limit("request_percentage", 1)
+
+    response = server.produce(LONG_CHECK_BYTES, topic="checked")
+
+    assert response is not None
+    assert response.responses[0].partition_responses[0].error_code == 0
+    assert response.throttle_time_ms == 1000
 
 
 def test_the_longer_of_two_throttle_times_counts(server: Server) -> None:

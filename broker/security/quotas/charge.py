@@ -4,8 +4,9 @@ A request has a Charge while any client is limited. It is settled once, when the
 the client is over a quota, its connection is muted and the answer tells for how long. The handlers of Produce and Fetch settle theirs,
 because they know the bytes; dispatch settles all others. What is over two quotas waits for the longer time.
 
-Request time is the CPU time that the loop took for the request, in percent of one core, without waits (CpuMeter); not that of the pool's
-threads and of worker processes. What comes after the settling, mostly the encoding of the answer, counts for the client's next request.
+Request time is the CPU time that the loop, the worker process and the threads that hand bytes to it took for the request, in percent of
+one core, without waits (CpuMeter). What comes after the settling counts for the client's next request: the encoding of the answer, its
+sending and encryption, and the decryption of that next request.
 
 Source: kafka.server.RequestHandlerHelper, KafkaApis (handleProduceRequest, handleFetchRequest), ClientRequestQuotaManager (KIP-13, KIP-55,
 KIP-124, KIP-219).
@@ -18,7 +19,7 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.loop.clock import Clock
-from broker.loop.cpu_time import CpuMeter
+from broker.loop.cpu_time import NetworkTime
 from broker.security.quotas.client_quota_manager import PERCENT_PER_NANOSECOND
 from protocol.apis import ListenerKind
 
@@ -58,6 +59,7 @@ class Peer(Protocol):
     """`Type:name`; quotas are of names."""
     throttle: Callable[[int], None]
     """Reads nothing from the connection and starts none of its requests for that many ms. What is started is answered."""
+    network_time: NetworkTime
 
 
 class Throttling:
@@ -66,7 +68,7 @@ class Throttling:
     def __init__(self, quotas: QuotaManagers, clock: Clock) -> None:
         self.quotas = quotas
         self.monotonic_ms = clock.monotonic_ms
-        self.meter = CpuMeter(clock.monotonic_ns, clock.cpu_ns)
+        self.meter = quotas.cpu_meter
 
 
 class Charge:
@@ -93,7 +95,7 @@ class Charge:
         self._client_id = client_id
         self._size_bytes = size_bytes
         self.is_timed = throttling.quotas.request.is_enabled
-        self._spent_ns = 0  # before the present measurement
+        self._spent_ns = peer.network_time.take() if self.is_timed else 0  # before the present measurement
         self._counted_ns = 0  # of the present measurement, when it was settled
         self._counted_in: Rate | None = None  # what counts the rest, as of `_counted_ms`
         self._counted_ms = 0
@@ -123,6 +125,13 @@ class Charge:
             self._counted_ns = 0
         else:
             self._spent_ns += own_ns
+
+    def add(self, cpu_ns: int) -> None:
+        """Others have computed so long for this request."""
+        if not self.is_settled:
+            self._spent_ns += cpu_ns
+        elif self._counted_in is not None:
+            self._counted_in.record(cpu_ns * PERCENT_PER_NANOSECOND, self._counted_ms)
 
     # -- settling ------------------------------------------------------------------------------------------------------
 

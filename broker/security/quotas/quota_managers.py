@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from broker.loop.cpu_time import CpuMeter
 from broker.security.quotas.client_quota_manager import ClientQuotaManager, RequestQuotaManager
 from broker.security.quotas.client_quotas import ClientQuota, ClientQuotas
 from broker.security.quotas.client_sensors import ClientSensors
@@ -29,7 +30,7 @@ from protocol.client_quotas import (
 
 class QuotaManagers:
     """The arguments are quota.window.size.seconds and quota.window.num, in ms and as a count, and those of controller.quota. for
-    mutations."""
+    mutations; `cpu_meter` is the loop's."""
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class QuotaManagers:
         controller_window_ms: int,
         controller_windows_count: int,
         inter_broker_listener: str = "",
+        cpu_meter: CpuMeter | None = None,
     ) -> None:
         self.produce = ClientQuotaManager(PRODUCE, window_ms=window_ms, windows_count=windows_count)
         self.fetch = ClientQuotaManager(FETCH, window_ms=window_ms, windows_count=windows_count)
@@ -47,6 +49,8 @@ class QuotaManagers:
         self.connection_rates = ConnectionRates(
             window_ms=window_ms, windows_count=windows_count, inter_broker_listener=inter_broker_listener
         )
+        self.cpu_meter = cpu_meter or CpuMeter()
+        """Measures what requests take of the loop while any client's time is limited."""
         self.is_enabled = False
         """Whether the requests of any client are limited. Test it before all else, once a request."""
         self._by_key: dict[str, ClientSensors[Any]] = {
@@ -73,6 +77,7 @@ class QuotaManagers:
         if manager is None or scope == QuotaScope(ABSENT, ABSENT):
             return False
         manager.set_limit(scope, limit)
+        self.cpu_meter.is_on = self.request.is_enabled
         self.is_enabled = any(each.is_enabled for each in self._by_key.values())
         return True
 

@@ -244,7 +244,7 @@ async def test_nothing_counts_as_clean_before_the_swap_is_durable(cleaning: Clea
     assert len(records_of(log)) == 1
     assert log.clean_end_offset is None
 
-    cleaning.worker.held[0].complete(Outcome(None, ()))
+    cleaning.worker.held[0].complete(Outcome(None, (), 0))
     await asyncio.wait_for(task, 60)
 
     assert log.clean_end_offset == 20

@@ -44,6 +44,7 @@ def make_secure(*, wrap: Callable[[Any], Any] = lambda layer: layer, **changes: 
                 make_layer=lambda transport: wrap(registry.network.make_layer(transport)),
                 wait_turn=registry.frame_turn.wait,
                 pread=os.pread,
+                time=lambda: connection.facts.network_time,
             )
 
         return secure
@@ -201,6 +202,29 @@ def test_a_slice_of_a_file_is_sent_by_tls(tmp_path: Any) -> None:
             writer.write(framed(b"fetch"))
 
             assert await read_frame(reader) == LARGE
+            writer.close()
+
+    run(test)
+
+
+def test_decryption_and_encryption_are_time_of_the_connection() -> None:
+    async def test() -> None:
+        connections: list[Connection] = []
+        before_answers: list[int] = []
+
+        def measure(frame: memoryview, facts: ConnectionFacts) -> Any:
+            before_answers.append(facts.network_time.take())
+            return [framed(bytes(frame))]
+
+        make = remembering(connections, make_secure())
+        async with serving(measure, make_secure=make, authenticator=authenticator(), max_frame_size=1 << 23) as harness:
+            harness.registry.cpu_meter.is_on = True
+            reader, writer = await connect(harness)
+            writer.write(framed(LARGE))
+
+            assert await read_frame(reader) == LARGE
+            assert before_answers[0] > 0  # nothing was sent by then
+            assert connections[0].facts.network_time.take() > 0
             writer.close()
 
     run(test)

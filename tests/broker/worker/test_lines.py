@@ -18,6 +18,7 @@ class Room:
         self.now_ns = 0
         self.lines = Lines(lambda: self.now_ns)
         self.ended: list[Any] = []
+        self.taken_ns: dict[str, int] = {}
 
     def add(self, name: str, slices: int, *, is_short: bool, error: Exception | None = None) -> Job:
         def steps() -> Generator[None, None, str]:
@@ -28,7 +29,11 @@ class Room:
                 raise error
             return name
 
-        job = Job(steps(), self.ended.append, is_short=is_short)
+        def done(outcome: Any, taken_ns: int) -> None:
+            self.ended.append(outcome)
+            self.taken_ns[name] = taken_ns
+
+        job = Job(steps(), done, is_short=is_short)
         self.lines.add(job)
         return job
 
@@ -49,6 +54,15 @@ def test_a_short_job_does_not_wait_for_long_ones() -> None:
 
     assert room.run_until("short") <= 2 * (SHORT + 1)
     assert room.ended == ["short"]
+
+
+def test_a_job_is_told_its_own_time() -> None:
+    room = Room()
+    room.add("long", LONG, is_short=False)
+    room.add("short", SHORT, is_short=True)
+    room.run_until("long")
+
+    assert room.taken_ns == {"long": LONG * SLICE_NS, "short": SHORT * SLICE_NS}
 
 
 def test_long_jobs_are_not_starved_by_short_ones() -> None:
