@@ -149,6 +149,8 @@ class FetchReader:
         except BaseException:
             for read in reads:  # they will not be sent, and would keep their segment files open
                 read.release()
+            for partition in advanced or ():  # what the follower has told counts, also when its connection has ended amid the read
+                self._waiting.wake(partition)
             raise
         return reads
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from broker.loop.turns import SLICE_US
-from broker.replication.fetch.fetch_data import FetchTarget
+from broker.replication.fetch.fetch_data import FetchIsolation, FetchTarget
 from broker.replication.metadata.broker_metadata_publisher import NEW_LOGS_AT_ONCE
 from protocol.errors import ErrorCode, KafkaError
 from storage.disk import SYSTEM_DISK
 from storage.log_manager import LogManager
-from tests.broker.replication.world import World, batch, values
+from tests.broker.replication.world import World, batch, fetch_params, values
 
 
 def test_produced_records_are_fetched_back_with_their_offsets(tmp_path: Path) -> None:
@@ -149,6 +149,22 @@ def test_metrics_count_messages_and_bytes_of_an_append(tmp_path: Path) -> None:
 
     counters = world.metrics.topic("orders")
     assert (counters.messages_in, counters.bytes_in, counters.total_produce_requests) == (2, len(records), 1)
+
+
+def test_what_a_follower_told_counts_also_when_its_connection_ends_amid_the_fetch(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for topic in ("a", "b"):
+        world.create_topic(topic, replicas=(1, 2))
+    waiting = world.produce("a", batch("x"), acks=-1)
+    targets = [FetchTarget("a", 0, 1, 1 << 20, log_start_offset=0), FetchTarget("b", 0, 0, 1 << 20, log_start_offset=0)]
+    asked = fetch_params(replica_id=2, isolation=FetchIsolation.LOG_END)
+
+    reading = world.replica_manager.reader.read(asked, targets, None, is_arrival=True)
+    next(reading)
+    assert not waiting
+    reading.close()
+
+    assert [result.error_code for result in waiting] == [ErrorCode.NONE]
 
 
 def test_disk_that_fails_in_an_append_takes_its_directory_offline_and_wakes_who_waits(
