@@ -11,7 +11,6 @@ most for the CPU time since a call that was less than a millisecond before its b
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import monotonic_ns, thread_time_ns
 from typing import NamedTuple
 
 CALL_INTERVAL_NS = 1_000_000
@@ -34,7 +33,7 @@ class CpuMeter:
 
     __slots__ = ("_called_cpu_ns", "_called_ns", "_cpu_ns", "_monotonic_ns", "_others_ns", "_start_cpu_ns", "_start_ns", "is_on", "owner")
 
-    def __init__(self, monotonic_ns: Callable[[], int] = monotonic_ns, cpu_ns: Callable[[], int] = thread_time_ns) -> None:
+    def __init__(self, monotonic_ns: Callable[[], int], cpu_ns: Callable[[], int]) -> None:
         self._monotonic_ns = monotonic_ns
         self._cpu_ns = cpu_ns
         self._called_ns = -CALL_INTERVAL_NS
@@ -76,6 +75,11 @@ class CpuMeter:
         return elapsed_ns if elapsed_ns < CALL_INTERVAL_NS else min(elapsed_ns, self._cpu_ns() - self._start_cpu_ns)
 
 
+def standing_meter() -> CpuMeter:
+    """A meter of a clock that stands."""
+    return CpuMeter(lambda: 0, lambda: 0)
+
+
 class NetworkTime:
     """What the bytes of one connection take outside of its requests, in ns: sending, and the work of TLS on them. Its next request counts
     it (KafkaChannel.getAndResetNetworkThreadTimeNanos)."""
@@ -100,5 +104,5 @@ class NetworkTime:
         return spent_ns
 
 
-UNMEASURED = NetworkTime(CpuMeter())
+UNMEASURED = NetworkTime(standing_meter())
 """Of connections whose requests nobody counts."""

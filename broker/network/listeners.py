@@ -13,7 +13,7 @@ from concurrent.futures import Executor
 from types import MappingProxyType
 
 from broker.loop.clock import Clock, Timer
-from broker.loop.cpu_time import CpuMeter
+from broker.loop.cpu_time import CpuMeter, standing_meter
 from broker.network.busy_poll import BusyPoll
 from broker.network.connection import Authenticator, Connection, Handle, Refuse, no_answer
 from broker.network.connection_limits import AT_ONCE, ConnectionLimits, Rates
@@ -71,7 +71,7 @@ class ConnectionRegistry:
         self.memory = RequestMemory(max_request_memory, loop.call_soon_threadsafe)
         self.frame_turn = FrameTurn(loop.call_soon, clock.monotonic_ns)
         self.busy_poll = BusyPoll(loop, clock, busy_poll_us) if busy_poll_us else None
-        self.cpu_meter = cpu_meter or CpuMeter()
+        self.cpu_meter = cpu_meter or standing_meter()
         self.monotonic_ns = clock.monotonic_ns
         self.monotonic_ms = clock.monotonic_ms
         self.call_later = clock.call_later

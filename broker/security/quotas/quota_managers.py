@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from broker.loop.cpu_time import CpuMeter
+from broker.loop.cpu_time import CpuMeter, standing_meter
 from broker.security.quotas.client_quota_manager import ClientQuotaManager, RequestQuotaManager
 from broker.security.quotas.client_quotas import ClientQuota, ClientQuotas
 from broker.security.quotas.client_sensors import ClientSensors
@@ -49,7 +49,7 @@ class QuotaManagers:
         self.connection_rates = ConnectionRates(
             window_ms=window_ms, windows_count=windows_count, inter_broker_listener=inter_broker_listener
         )
-        self.cpu_meter = cpu_meter or CpuMeter()
+        self.cpu_meter = cpu_meter or standing_meter()
         """Measures what requests take of the loop while any client's time is limited."""
         self.is_enabled = False
         """Whether the requests of any client are limited. Test it before all else, once a request."""

@@ -10,10 +10,12 @@ import ssl
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic_ns, thread_time_ns
 from typing import Any
 
 import pytest
 
+from broker.loop.cpu_time import CpuMeter
 from broker.network.connection import Connection
 from broker.network.context import ConnectionFacts
 from broker.network.listeners import ConnectionRegistry, Secure
@@ -217,8 +219,9 @@ def test_decryption_and_encryption_are_time_of_the_connection() -> None:
             return [framed(bytes(frame))]
 
         make = remembering(connections, make_secure())
-        async with serving(measure, make_secure=make, authenticator=authenticator(), max_frame_size=1 << 23) as harness:
-            harness.registry.cpu_meter.is_on = True
+        meter = CpuMeter(monotonic_ns, thread_time_ns)
+        meter.is_on = True
+        async with serving(measure, make_secure=make, authenticator=authenticator(), max_frame_size=1 << 23, cpu_meter=meter) as harness:
             reader, writer = await connect(harness)
             writer.write(framed(LARGE))
 
