@@ -183,7 +183,8 @@ class ProduceHandler:
         assert self._preparer is not None, "a check is long where there is a worker"
         if self._preparer.has_room(entries):
             is_zstd_allowed = context.api_version >= ZSTD_VERSION_MIN
-            entries = yield self._preparer.prepare(entries, now_ms=context.now_ms, is_zstd_allowed=is_zstd_allowed, charge=context.charge)
+            count_time = None if context.charge is None else context.charge.add
+            entries = yield self._preparer.prepare(entries, now_ms=context.now_ms, is_zstd_allowed=is_zstd_allowed, count_time=count_time)
         else:
             _refuse([result for result, _, _ in entries], ErrorCode.REQUEST_TIMED_OUT)
             entries = []
