@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from broker.coordination.coordinator_log import CoordinatorLog
 from broker.coordination.java_hash import positive_java_hash
-from broker.coordination.load_times import LoadTimes
 from broker.coordination.records import RecordTable
 from broker.coordination.shard import Load, Machine, Shard, ShardState
 from broker.coordination.timers import DueTimers
 from broker.loop.clock import Clock
 from broker.loop.job import LoopJob
+from broker.loop.recent_times import RecentTimes
 from broker.observability.limited_log import LimitedLog
 from protocol.errors import ErrorCode, KafkaError
 
@@ -60,7 +60,7 @@ class CoordinatorRuntime(Generic[Machine]):
         self._write_timeout_ms = write_timeout_ms
         self._limited_log = limited_log
         self._on_all_loaded = on_all_loaded
-        self.load_times = LoadTimes(clock)
+        self.load_times = RecentTimes(clock)
         self._shards: dict[int, Shard[Machine]] = {}
         self._loads: deque[tuple[Shard[Machine], Load, Any]] = deque()  # loads that can continue, with the value that they waited for
         self._loads_waiting = 0  # loads that wait for the disk

@@ -26,9 +26,9 @@ from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from broker.coordination.coordinator_log import CoordinatorLog
-    from broker.coordination.load_times import LoadTimes
     from broker.coordination.shard import Shard
     from broker.loop.clock import Clock, Timer
+    from broker.loop.recent_times import RecentTimes
     from broker.metadata.image import MetadataDelta
     from broker.transactions.add_partitions import AddPartitions
     from broker.transactions.collaborators import MarkerSender, NextProducerId
@@ -179,7 +179,7 @@ class TransactionCoordinator:
         return sum(shard.machine.retried_completions_count for shard in self.runtime.active_shards())
 
     @property
-    def load_times(self) -> LoadTimes:
+    def load_times(self) -> RecentTimes:
         """How long the last loads took."""
         return self.runtime.load_times
 

@@ -1,4 +1,5 @@
-"""LoadTimes: how long the last loads of a coordinator's partitions took (the sensor partition-load-time of Kafka's coordinators)."""
+"""RecentTimes: how long something took lately, on average and at most: the loads of a coordinator's partitions, the commits of metadata.
+The counterpart of Kafka's sensors with Avg and Max."""
 
 from __future__ import annotations
 
@@ -9,25 +10,25 @@ if TYPE_CHECKING:
     from broker.loop.clock import Clock
 
 SPAN_MS = 60_000
-"""Two of Kafka's sample windows. A scraper that comes once a minute sees each load."""
+"""Two of Kafka's sample windows. A scraper that comes once a minute sees each time."""
 
-LOADS_MAX = 1_000
+TIMES_MAX = 1_000
 """Of more in that span the last ones count."""
 
 
-class LoadTimes:
-    """Owned by a CoordinatorRuntime."""
+class RecentTimes:
+    """Owned by what it measures."""
 
-    __slots__ = ("_clock", "_loads")
+    __slots__ = ("_clock", "_times")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._loads: deque[tuple[float, float]] = deque(maxlen=LOADS_MAX)  # when a load ended, and how long it took
+        self._times: deque[tuple[float, float]] = deque(maxlen=TIMES_MAX)  # when it ended, and how long it took
 
     def record(self, start_ms: float) -> None:
-        """A load that began then, by the monotonic clock, has ended."""
+        """What began then, by the monotonic clock, has ended."""
         now_ms = self._clock.monotonic_ms()
-        self._loads.append((now_ms, now_ms - start_ms))
+        self._times.append((now_ms, now_ms - start_ms))
 
     @property
     def max_ms(self) -> float:
@@ -42,4 +43,4 @@ class LoadTimes:
 
     def _recent(self) -> list[float]:
         after_ms = self._clock.monotonic_ms() - SPAN_MS
-        return [elapsed_ms for end_ms, elapsed_ms in self._loads if end_ms > after_ms]
+        return [elapsed_ms for end_ms, elapsed_ms in self._times if end_ms > after_ms]

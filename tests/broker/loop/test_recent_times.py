@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from broker.coordination.load_times import SPAN_MS, LoadTimes
+from broker.loop.recent_times import SPAN_MS, RecentTimes
 from tests.support.clock import ManualClock
 
 
 def test_the_longest_and_the_average_load_of_the_last_minute_are_told() -> None:
     clock = ManualClock()
-    times = LoadTimes(clock)
+    times = RecentTimes(clock)
     assert (times.max_ms, times.average_ms) == (0, 0)
 
     for elapsed_ms in (900, 100, 300):
