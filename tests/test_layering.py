@@ -26,6 +26,7 @@ STATE_MACHINE_FACTS = (
     "broker.loop.clock",
     "broker.loop.deferred",
     "broker.loop.job",
+    "broker.loop.recent_times",
     "broker.loop.turns",
     "broker.observability.limited_log",
     "broker.observability.log_fields",
@@ -130,6 +131,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.controller.channel",
         "broker.metadata",
         "broker.network.client",
+        "broker.network.peer_traffic",
         "broker.network.sockets",
         "broker.platform",
         "broker.quorum",
@@ -212,7 +214,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # What builds the collaborators: nothing else may import them all. The quorum's part knows of no client and no partition.
     "broker.server": ("broker", "storage", "protocol", "config"),
     "broker.server.formatting": ("storage", "protocol", "config"),
-    "broker.server.gauges": ("broker.observability.metrics", "broker.quorum.raft_state", "protocol.errors"),
+    "broker.server.gauges": ("broker.observability.metrics", "broker.quorum.raft_state", "broker.server.node_gauges", "protocol.errors"),
     "broker.server.metrics_http": (
         "broker.loop.clock",
         "broker.network.listening_sockets",

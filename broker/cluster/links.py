@@ -13,6 +13,7 @@ from broker.cluster.peer_connections import PeerConnections, connection_maker
 from broker.cluster.quorum_peers import QuorumPeers
 from broker.cluster.silence_watch import SilenceWatch, ask_once, tick_ms
 from broker.controller.channel import ControllerChannel
+from broker.network.peer_traffic import PeerTraffic
 from broker.quorum.driver import QuorumDriver
 from broker.quorum.voters import Address
 from config.server import ServerConfig
@@ -43,6 +44,8 @@ class ClusterLinks:
     ) -> None:
         self._to_brokers = to_brokers
         self._to_controllers = to_controllers
+        self.quorum_traffic = PeerTraffic()
+        """What this node's replica of the metadata log has sent to the others as their client, and got back."""
         self._platform = platform
         self._pool = pool
         self._config = config
@@ -84,7 +87,8 @@ class ClusterLinks:
     def quorum_peers(self) -> QuorumPeers:
         """Returns the connections of this node's replica of the metadata log to the others."""
         timeout_ms = self._config.controller_quorum_request_timeout_ms
-        return QuorumPeers(self._connections("raft-client", timeout_ms, QUORUM_IN_FLIGHT_MAX, self._to_controllers), self._platform.clock)
+        connections = self._connections("raft-client", timeout_ms, QUORUM_IN_FLIGHT_MAX, self._to_controllers, self.quorum_traffic)
+        return QuorumPeers(connections, self._platform.clock)
 
     def broker_connections(self, purpose: str) -> PeerConnections:
         """Returns connections to other brokers on which one request at a time is answered. Each purpose has its own."""
@@ -108,7 +112,14 @@ class ClusterLinks:
             retry_timeout_ms=retry_timeout_ms,
         )
 
-    def _connections(self, purpose: str, request_timeout_ms: int, in_flight_max: int, security: PeerSecurity | None) -> PeerConnections:
+    def _connections(
+        self,
+        purpose: str,
+        request_timeout_ms: int,
+        in_flight_max: int,
+        security: PeerSecurity | None,
+        traffic: PeerTraffic | None = None,
+    ) -> PeerConnections:
         config = self._config
         return PeerConnections(
             connection_maker(
@@ -120,5 +131,6 @@ class ClusterLinks:
                 max_frame_size=config.socket_request_max_bytes,
                 in_flight_max=in_flight_max,
                 security=security,
+                traffic=traffic,
             )
         )

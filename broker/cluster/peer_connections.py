@@ -14,6 +14,7 @@ from protocol.framing import BufferPool
 
 if TYPE_CHECKING:
     from broker.network.peer_login import PeerSecurity
+    from broker.network.peer_traffic import PeerTraffic
     from broker.platform import Platform
 
 MakeConnection = Callable[[str, int, Callable[[Awaitable[Any]], None]], PeerConnection]
@@ -30,6 +31,7 @@ def connection_maker(
     max_frame_size: int,
     in_flight_max: int,
     security: PeerSecurity | None,
+    traffic: PeerTraffic | None = None,
 ) -> MakeConnection:
     """Returns a function that opens connections with these limits."""
 
@@ -49,6 +51,7 @@ def connection_maker(
             in_flight_max=in_flight_max,
             connect_timeouts_ms=connect_timeouts_ms,
             security=security,
+            traffic=traffic,
         )
 
     return make

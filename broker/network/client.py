@@ -31,6 +31,7 @@ from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsRespon
 
 if TYPE_CHECKING:
     from broker.network.peer_login import PeerSecurity
+    from broker.network.peer_traffic import PeerTraffic
 
 log = logging.getLogger("barnabas.network")
 
@@ -78,11 +79,13 @@ class PeerConnection:
         in_flight_max: int = 5,
         connect_timeouts_ms: tuple[int, int] = CONNECT_TIMEOUTS_MS,
         security: PeerSecurity | None = None,
+        traffic: PeerTraffic | None = None,
     ) -> None:
         self.host = host
         self.port = port
         self.state = State.IDLE
         self._security = security
+        self._traffic = traffic
         self._network = network
         self._loop = loop
         self._executor = executor
@@ -303,6 +306,8 @@ class PeerConnection:
     def _write(self, request: PeerRequest, version: int) -> None:
         chunks = self._codecs.write(request, version)
         self._in_flight.append(request)
+        if self._traffic is not None:
+            self._traffic.count_request(chunks)
         assert self._protocol is not None
         self._protocol.send(chunks)
 
@@ -310,6 +315,8 @@ class PeerConnection:
         if not self._in_flight:
             raise DecodeError("a response that nobody asked for")
         request = self._in_flight[0]
+        if self._traffic is not None:
+            self._traffic.count_response(frame)
         response = read_answer(frame, request)
         self._in_flight.popleft()
         request.on_answer(response)  # at once: views in the response are valid during this call only

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from broker.loop.blocking import RunBlocking
 from broker.loop.clock import Clock, Timer
 from broker.loop.deferred import Deferred
+from broker.quorum.commit_times import CommitTimes
 from broker.quorum.delivery import Delivery
 from broker.quorum.listening import BatchReader
 from broker.quorum.log import QuorumLog
@@ -79,12 +80,13 @@ class QuorumDriver:
         self._delivery = Delivery(replica.raft, log, reader, clock, self._fail)
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: Exception | None = None
+        self.commit_times = CommitTimes(clock)
         self._timer: Timer | None = None
         self._is_writing_vote = False
         self._is_flushing = False
         self._is_closing = False
         self._is_closed = False
-        replica.on_high_watermark = self._delivery.resume
+        replica.on_high_watermark = self._high_watermark_moved
         replica.raft.to_wall_clock_ms = lambda monotonic_ms: monotonic_ms + clock.now_ms() - clock.monotonic_ms()
 
     # -- Quorum ----------------------------------------------------------------------------------------------------
@@ -130,6 +132,7 @@ class QuorumDriver:
             self._fail(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log cannot be written.") from error
         self._delivery.note_proposed(Batch(base_offset, offset, epoch, records))
+        self.commit_times.note_proposed(offset, epoch)
         self._drive()
         return offset
 
@@ -212,6 +215,11 @@ class QuorumDriver:
             self._fail(error)
             return
         self._drive()
+
+    def _high_watermark_moved(self) -> None:
+        raft = self._replica.raft
+        self.commit_times.note_committed(raft.high_watermark or 0, raft.epoch)
+        self._delivery.resume()
 
     def _drive(self) -> None:
         """Do what the core wants done after an event."""

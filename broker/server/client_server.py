@@ -150,6 +150,7 @@ class ClientServer:
         """Add the gauges of replicas and groups to the node's metrics, after the start."""
         from broker.server.cleaner_gauges import add_cleaner_gauges
         from broker.server.gauges import add_broker_gauges
+        from broker.server.partition_gauges import add_partition_gauges
         from broker.transactions.hanging_transactions import LATE_TRANSACTION_BUFFER_MS
 
         assert self._replica_manager is not None and self._group_coordinator is not None and self._inter_broker is not None, "not started"
@@ -162,6 +163,7 @@ class ClientServer:
             clock=self._node.clock,
             late_transaction_ms=self._node.config.transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS,
         )
+        add_partition_gauges(self._node.metrics, self._replica_manager)
         assert self._transactions is not None, "not started"
         self._transactions.add_gauges(self._node.metrics, self._node.clock)
         if self._cleaner is not None:

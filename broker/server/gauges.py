@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.observability.metrics import Metrics
 from broker.quorum.raft_state import Candidate, Follower, Prospective, Resigned
+from broker.server.node_gauges import SinceLastScrape
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from broker.groups.coordinator import GroupCoordinator
     from broker.loop.clock import Clock
+    from broker.loop.recent_times import RecentTimes
     from broker.metadata.cluster_state import ElectionCounts
     from broker.metadata.image import PartitionImage
     from broker.metadata.metadata_cache import MetadataCache
+    from broker.network.peer_traffic import PeerTraffic
     from broker.quorum.raft import Raft
     from broker.replication.fetcher.fetcher_control import ReplicaLag
     from broker.replication.partition import Partition
@@ -60,6 +63,35 @@ def add_broker_gauges(
     _add_fetcher_gauges(metrics, following)
     _add_move_gauge(metrics, replica_manager)
     _add_group_gauges(metrics, group_coordinator)
+
+
+def add_quorum_rates(metrics: Metrics, *, raft: Raft, clock: Clock, commit_times: RecentTimes, traffic: PeerTraffic | None) -> None:
+    """Register how fast this node's part of the metadata log moves. `traffic` is None for a node that has no others."""
+    log_end = SinceLastScrape(clock, lambda: raft.log.end_offset)
+
+    def records_per_second(*, is_leader: bool) -> float:
+        """The log's growth counts for the role that the node has now."""
+        return max(log_end.per_ms() * 1_000, 0.0) if raft.is_leader is is_leader else 0.0
+
+    prefix = "kafka_server_raftmetrics"
+    for name, documentation, read in (
+        ("append_records_rate", "records a second that this node appends as the leader", partial(records_per_second, is_leader=True)),
+        ("fetch_records_rate", "records a second that this node fetches from the leader", partial(records_per_second, is_leader=False)),
+        (
+            "commit_latency_avg",
+            "milliseconds until the quorum has a record, on average in the last minute",
+            lambda: commit_times.average_ms,
+        ),
+        ("commit_latency_max", "milliseconds until the quorum has a record, at most in the last minute", lambda: commit_times.max_ms),
+    ):
+        metrics.add_gauge(f"{prefix}_{name}", documentation, read)
+    for name, documentation, attribute in (
+        ("incoming_byte", "bytes of answers to this node from others of the quorum", "bytes_in"),
+        ("outgoing_byte", "bytes of requests from this node to others of the quorum", "bytes_out"),
+        ("request", "requests from this node to others of the quorum", "requests_count"),
+        ("response", "answers to these", "responses_count"),
+    ):
+        metrics.add_gauge(f"kafka_server_raftchannelmetrics_{name}_total", documentation, partial(getattr, traffic, attribute, 0))
 
 
 def add_cluster_gauges(metrics: Metrics, *, metadata: MetadataCache, raft: Raft) -> None:

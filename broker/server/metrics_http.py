@@ -22,6 +22,9 @@ REQUEST_DEADLINE_S = 5.0
 # Concurrent scrapes. More are refused, because each costs the loop a snapshot.
 CONNECTIONS_MAX = 8
 AUTHENTICATION_OUTCOMES = ("successful_authentication", "failed_authentication", "successful_reauthentication", "failed_reauthentication")
+CONNECTION_PREFIXES = ("kafka_server_socketservermetrics", "kafka_server_socket_server_metrics")
+"""The rules of the JMX exporter in use differ in what they make of `socket-server-metrics`: dashboards ask for one or the other."""
+
 QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
 
 
@@ -193,22 +196,22 @@ class _SnapshotCollector:
     def _connection_families(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        counts = GaugeMetricFamily("kafka_server_socketservermetrics_connection_count", "open connections", labels=("listener",))
-        for listener_name, count in self._snapshot.connections.items():
-            counts.add_metric((listener_name,), count)
-        yield counts
-        created = CounterMetricFamily("kafka_server_socketservermetrics_connection_creation", "connections accepted", labels=("listener",))
-        for listener_name, count in self._snapshot.connections_created.items():
-            created.add_metric((listener_name,), count)
-        yield created
-        for outcome in AUTHENTICATION_OUTCOMES:
-            family = CounterMetricFamily(
-                f"kafka_server_socketservermetrics_{outcome}", f"{outcome.replace('_', ' ')}s, of TLS and SASL", labels=("listener",)
-            )
-            for (listener_name, found), count in self._snapshot.authentications.items():
-                if found == outcome:
-                    family.add_metric((listener_name,), count)
-            yield family
+        for prefix in CONNECTION_PREFIXES:
+            counts = GaugeMetricFamily(f"{prefix}_connection_count", "open connections", labels=("listener",))
+            for listener_name, count in self._snapshot.connections.items():
+                counts.add_metric((listener_name,), count)
+            yield counts
+            created = CounterMetricFamily(f"{prefix}_connection_creation", "connections accepted", labels=("listener",))
+            for listener_name, count in self._snapshot.connections_created.items():
+                created.add_metric((listener_name,), count)
+            yield created
+            for outcome in AUTHENTICATION_OUTCOMES:
+                documentation = f"{outcome.replace('_', ' ')}s, of TLS and SASL"
+                family = CounterMetricFamily(f"{prefix}_{outcome}", documentation, labels=("listener",))
+                for (listener_name, found), count in self._snapshot.authentications.items():
+                    if found == outcome:
+                        family.add_metric((listener_name,), count)
+                yield family
 
     def _gauge_families(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily

@@ -324,12 +324,17 @@ class Broker:
     async def _serve_metrics(self, quorum: QuorumServer, clients: ClientServer | None) -> None:
         if not self.config.barnabas_metrics_listener:
             return
-        from broker.server.gauges import add_cluster_gauges
+        from broker.server.gauges import add_cluster_gauges, add_quorum_rates
         from broker.server.metrics_http import MetricsServer
+        from broker.server.node_gauges import add_node_gauges
         from broker.server.readiness import why_not_ready
 
-        metrics = self._node.metrics
+        metrics, clock = self._node.metrics, self._node.clock
         add_cluster_gauges(metrics, metadata=quorum.metadata, raft=quorum.raft)
+        traffic = None if quorum.links is None else quorum.links.quorum_traffic
+        add_quorum_rates(metrics, raft=quorum.raft, clock=clock, commit_times=quorum.driver.commit_times.times, traffic=traffic)
+        assert self._log_manager is not None, "not started"
+        add_node_gauges(metrics, clock=clock, disk=self._node.platform.disk, directories=self._log_manager.directories)
         if quorum.authorizer is not None:
             from broker.server.authorizer_gauges import add_authorizer_gauges
 
