@@ -17,7 +17,6 @@ from protocol.errors import ErrorCode
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from protocol.sasl.exchange import SaslClient, SaslError
-from protocol.sasl.plain import PLAIN
 
 if TYPE_CHECKING:
     from broker.network.tls_transport import SecuredProtocol
@@ -54,8 +53,8 @@ class PeerSecurity(Protocol):
 async def log_in(ask: Ask, security: PeerSecurity, executor: Executor) -> int:
     """Log in; returns the session's time in ms, 0 if it has no end. Raises LoginError.
 
-    A proof of SCRAM takes milliseconds: it is made by `executor`. PLAIN computes nothing, and does not wait for threads that a slow disk
-    holds: a node that cannot log in to another in time takes it for dead (leader_probe.py, silence_watch.py)."""
+    The first proof of SCRAM takes milliseconds: it is made by `executor`. All else computes next to nothing, and does not wait for threads
+    that a slow disk holds: a node that cannot log in to another in time takes it for dead (leader_probe.py, silence_watch.py)."""
     assert security.mechanism is not None, "there is a login"
     loop, client = asyncio.get_running_loop(), security.start_login()
     handshake = await ask(SaslHandshakeRequest(mechanism=security.mechanism), HANDSHAKE_VERSION)
@@ -68,10 +67,10 @@ async def log_in(ask: Ask, security: PeerSecurity, executor: Executor) -> int:
     challenge, lifetime_ms = b"", 0
     while True:
         try:
-            if security.mechanism == PLAIN:
-                token = client.evaluate(challenge)
-            else:
+            if client.may_block(challenge):
                 token = await loop.run_in_executor(executor, client.evaluate, challenge)
+            else:
+                token = client.evaluate(challenge)
         except SaslError as e:
             raise LoginError(str(e)) from e
         if token is None:

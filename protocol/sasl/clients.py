@@ -7,7 +7,7 @@ from collections.abc import Callable
 from . import jaas, scram
 from .exchange import SaslClient, SaslPropertyError
 from .plain import PLAIN, PlainClient
-from .scram_client import ScramClient
+from .scram_client import SaltedPassword, ScramClient
 
 NONCE_SIZE = 18  # random bytes of a SCRAM nonce
 
@@ -30,4 +30,5 @@ def client_maker(
     if mechanism is None:
         return lambda: PlainClient(username, password)
     is_token = options.get("tokenauth", "").lower() == "true"
-    return lambda: ScramClient(mechanism, username, password, entropy(NONCE_SIZE).hex(), is_token=is_token)
+    salted = SaltedPassword(mechanism, password)
+    return lambda: ScramClient(mechanism, username, salted, entropy(NONCE_SIZE).hex(), is_token=is_token)

@@ -48,5 +48,8 @@ class SaslClient(Protocol):
     @property
     def is_complete(self) -> bool: ...
 
+    def may_block(self, challenge: bytes) -> bool:
+        """Whether `evaluate` may take milliseconds, or wait for something: then it is not for an event loop."""
+
     def evaluate(self, challenge: bytes) -> bytes | None:
         """The token for the server; None if there is none to send. The first call has an empty challenge. Raises SaslError."""

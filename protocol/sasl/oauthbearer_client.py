@@ -43,6 +43,9 @@ class OAuthBearerClient:
     def is_complete(self) -> bool:
         return self._state is _State.COMPLETE
 
+    def may_block(self, challenge: bytes) -> bool:
+        return self._state is _State.SEND_TOKEN
+
     def evaluate(self, challenge: bytes) -> bytes | None:
         state, self._state = self._state, _State.FAILED
         if state is _State.SEND_TOKEN:

@@ -21,6 +21,9 @@ class PlainClient:
     def is_complete(self) -> bool:
         return self._is_complete
 
+    def may_block(self, challenge: bytes) -> bool:
+        return False
+
     def evaluate(self, challenge: bytes) -> bytes | None:
         if challenge or self._is_complete:
             raise SaslError("Unexpected challenge of the PLAIN server")

@@ -27,16 +27,36 @@ class _State(Enum):
     FAILED = 5
 
 
-class ScramClient:
-    """SaslClient of one exchange. `nonce` is printable ASCII without a comma, new for each exchange, from a secure source. With
-    `is_token` the name is a delegation token's id and the password its HMAC.
+class SaltedPassword:
+    """A password, salted as a server has asked for last. The server asks for the same until the password changes, so that later exchanges
+    need no rounds (RFC 5802, 5.1). Shared by the exchanges of one user."""
 
-    The second `evaluate` computes the salted password: it takes milliseconds and is called outside the loop.
-    """
-
-    def __init__(self, mechanism: ScramMechanism, username: str, password: str, nonce: str, *, is_token: bool = False) -> None:
+    def __init__(self, mechanism: ScramMechanism, password: str) -> None:
         self._mechanism = mechanism
         self._password = password
+        self._last: tuple[bytes, int, bytes] | None = None  # in one piece: a thread may compute while the loop looks
+
+    def has(self, salt: bytes, iterations: int) -> bool:
+        """Whether `get` has it at hand."""
+        return self._last is not None and self._last[:2] == (salt, iterations)
+
+    def get(self, salt: bytes, iterations: int) -> bytes:
+        """Milliseconds of work, unless `has`."""
+        last = self._last
+        if last is None or last[:2] != (salt, iterations):
+            self._last = last = salt, iterations, scram.salted_password(self._mechanism, self._password, salt, iterations)
+        return last[2]
+
+
+class ScramClient:
+    """SaslClient of one exchange. `nonce` is printable ASCII without a comma, new for each exchange, from a secure source. With
+    `is_token` the name is a delegation token's id and the password its HMAC."""
+
+    def __init__(
+        self, mechanism: ScramMechanism, username: str, password: str | SaltedPassword, nonce: str, *, is_token: bool = False
+    ) -> None:
+        self._mechanism = mechanism
+        self._password = SaltedPassword(mechanism, password) if isinstance(password, str) else password
         self._nonce = nonce
         self._bare = scram_messages.client_first(username, nonce, is_token_authentication=is_token)
         self._state = _State.SEND_CLIENT_FIRST
@@ -45,6 +65,15 @@ class ScramClient:
     @property
     def is_complete(self) -> bool:
         return self._state is _State.COMPLETE
+
+    def may_block(self, challenge: bytes) -> bool:
+        if self._state is not _State.RECEIVE_SERVER_FIRST:
+            return False
+        try:
+            first = scram_messages.parse_server_first(challenge)
+        except SaslError:
+            return False  # `evaluate` says why
+        return not self._password.has(first.salt, first.iterations)
 
     def evaluate(self, challenge: bytes) -> bytes | None:
         """Raises SaslError: also if the server does not prove that it knows the credential."""
@@ -77,7 +106,7 @@ class ScramClient:
             raise SaslError(f"The server asks for {first.iterations} iterations: {ITERATIONS_MIN} to {CLIENT_ITERATIONS_MAX} are accepted")
         without_proof = scram_messages.client_final_without_proof(first.nonce)
         auth_message = scram_messages.auth_message(self._bare, first.text, without_proof)
-        salted = scram.salted_password(self._mechanism, self._password, first.salt, first.iterations)
+        salted = self._password.get(first.salt, first.iterations)
         key = scram.server_key(self._mechanism, salted)
         self._server_signature = scram.server_signature(self._mechanism, key, auth_message)
         self._state = _State.RECEIVE_SERVER_FINAL

@@ -11,7 +11,7 @@ from broker.security.sasl.scram_server import ScramServer, TokenCredential
 from protocol.sasl import scram
 from protocol.sasl.exchange import Identity, SaslAuthenticationError, SaslError
 from protocol.sasl.scram import ScramCredential, ScramMechanism
-from protocol.sasl.scram_client import ScramClient
+from protocol.sasl.scram_client import SaltedPassword, ScramClient
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 SALT = b"1k6dzx8xwvhs7c6e6sm8i4dvn8"
@@ -77,6 +77,25 @@ def test_client_with_the_password_and_server_trust_each_other(store: Store, mech
 
     assert client.is_complete
     assert server.identity == Identity(name)
+
+
+def test_rounds_are_computed_once_until_the_server_asks_for_others(store: Store) -> None:
+    salted = SaltedPassword(SHA_256, "passwordA")
+
+    def may_block() -> list[bool]:
+        """Of each step of one exchange, which lets the client in."""
+        server, client = make_server(store), ScramClient(SHA_256, "userA", salted, "client-nonce")
+        blocks, challenge = [client.may_block(b"")], b""
+        while (response := client.evaluate(challenge)) is not None:
+            challenge = server.evaluate(response)
+            blocks.append(client.may_block(challenge))
+        assert client.is_complete
+        return blocks
+
+    assert may_block() == [False, True, False]
+    assert may_block() == [False, False, False]
+    store.add_user(SHA_256, "userA", "passwordA", iterations=8192)
+    assert may_block() == [False, True, False]
 
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)
