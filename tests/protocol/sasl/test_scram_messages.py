@@ -79,7 +79,7 @@ def test_longest_message_takes_little_time(filling: bytes) -> None:
     with pytest.raises(SaslError):
         scram_messages.parse_client_first(message)
 
-    assert time.process_time() - start < 0.05
+    assert time.process_time() - start < 1  # a pattern that tries all ways would take years
 
 
 def test_server_first_message_is_read() -> None:
