@@ -12,8 +12,9 @@ from barnabas.cli.cluster_facts import Partition
 from barnabas.cli.cluster_facts import offsets as list_offsets
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, CommandError
-from barnabas.cli.group.facts import get_groups, state_of, type_of
+from barnabas.cli.group.facts import get_groups, type_of
 from barnabas.cli.group.offsets import committed, lag_of, latest, total_lag
+from barnabas.cli.group.states import states_of
 from barnabas.cli.group.waiting_since import first_timestamps
 from barnabas.cli.output import Column, Output, human_duration, thousands
 from barnabas.cli.settings import resolve
@@ -63,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _describe(connection: Connection, names: list[str]) -> list[dict[str, Any]]:
     groups = get_groups(connection, names)
+    states = states_of(connection, groups)
     offsets: dict[str, dict[Partition, int]] = {}
     for name, own in committed(connection, groups).items():
         if isinstance(own, CommandError):
@@ -78,7 +80,7 @@ def _describe(connection: Connection, names: list[str]) -> list[dict[str, Any]]:
         described.append(
             {
                 "group": name,
-                "state": state_of(group),
+                "state": states[name],
                 "type": type_of(group),
                 "protocol": group.partition_assignor or None,
                 "coordinator": group.coordinator.id,

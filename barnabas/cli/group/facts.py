@@ -40,12 +40,6 @@ def is_missing(group: Any) -> bool:
     return group.state is not None and group.state.name == DEAD
 
 
-def state_of(group: Any) -> str:
-    """As Kafka writes it: PreparingRebalance is its own spelling."""
-    name = str(group.state.name)
-    return {"PREPARING_REBALANCING": "PreparingRebalance", "COMPLETING_REBALANCING": "CompletingRebalance"}.get(name, name.title())
-
-
 def type_of(group: Any) -> str:
     return str(group.type.name.lower())
 

@@ -10,8 +10,9 @@ from barnabas.cli import arguments
 from barnabas.cli.cluster_facts import offsets as list_offsets
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, CommandError, NotUnderstoodError
-from barnabas.cli.group.facts import describe_groups, state_of, type_of
+from barnabas.cli.group.facts import describe_groups, type_of
 from barnabas.cli.group.offsets import committed, group_ids, latest, total_lag
+from barnabas.cli.group.states import states_of
 from barnabas.cli.output import Column, Output, thousands
 from barnabas.cli.settings import resolve
 
@@ -41,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
     with Connection(resolve(options)) as connection:
         names = [name for name in group_ids(connection) if pattern.fullmatch(name)]
         described, offsets = describe_groups(connection, names), committed(connection, names)
+        states = states_of(connection, described)
         known = {partition for each in offsets.values() if not isinstance(each, CommandError) for partition in each}
         ends = list_offsets(connection, sorted(known), latest())
     rows: list[dict[str, Any]] = []
@@ -52,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
             rows.append(
                 {
                     "group": name,
-                    "state": state_of(group),
+                    "state": states[name],
                     "type": type_of(group),
                     "protocol": group.partition_assignor or None,
                     "members": len(group.members),

@@ -10,7 +10,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from barnabas.cli.cluster_facts import Partition
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import CommandError
+from barnabas.cli.errors import CommandError, RefusedError
 
 
 def group_ids(connection: Connection) -> list[str]:
@@ -33,6 +33,15 @@ def committed(
 
 def _offsets(found: ConsumerGroupTopicPartitions) -> dict[Partition, int]:
     return {(each.topic, each.partition): each.offset for each in found.topic_partitions or () if each.error is None and each.offset >= 0}
+
+
+def alter_offsets(connection: Connection, group: str, new: Mapping[Partition, int]) -> None:
+    """Commit these for a group. Raises RefusedError that names the partitions whose offsets are not set."""
+    request = ConsumerGroupTopicPartitions(group, [TopicPartition(*each, offset) for each, offset in new.items()])
+    answers = connection.results(connection.admin.alter_consumer_group_offsets([request], request_timeout=connection.timeout_s))
+    refused = [each for answer in answers.values() for each in answer.topic_partitions if each.error is not None]
+    if refused:
+        raise RefusedError("; ".join(f"{each.topic}-{each.partition}: {each.error.str()}" for each in refused))
 
 
 def lag_of(end_offset: int | None, offset: int | None) -> int | None:

@@ -9,14 +9,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-
 from barnabas.cli import arguments
 from barnabas.cli.cluster_facts import Partition, partitions_of, topics_of
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, CommandError, NotUnderstoodError, RefusedError
 from barnabas.cli.group.facts import describe_groups, is_missing, parse_topics, refuse_members, within
-from barnabas.cli.group.offsets import committed
+from barnabas.cli.group.offsets import alter_offsets, committed
 from barnabas.cli.group.reset_rules import Rule, read_csv, rule_of, targets
 from barnabas.cli.output import Column, Output, confirm
 from barnabas.cli.settings import resolve_for_change
@@ -71,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         output.rows(rows, COLUMNS)
         plan = [f"set {len(rows)} offsets of group {options.group}"]
         if confirm(plan, dry_run=options.dry_run, yes=options.yes):
-            _alter(connection, options.group, new)
+            alter_offsets(connection, options.group, new)
     return DONE
 
 
@@ -105,12 +103,3 @@ def _chosen(connection: Connection, options: argparse.Namespace, rule: Rule, cur
     if unknown := wished - set(chosen):
         raise NotUnderstoodError(f"there is no partition {', '.join(f'{name}-{index}' for name, index in sorted(unknown))}")
     return dict.fromkeys(chosen)
-
-
-def _alter(connection: Connection, group: str, new: dict[Partition, int]) -> None:
-    """Raises RefusedError that names the partitions whose offsets are not set."""
-    request = ConsumerGroupTopicPartitions(group, [TopicPartition(*each, offset) for each, offset in new.items()])
-    answers = connection.results(connection.admin.alter_consumer_group_offsets([request], request_timeout=connection.timeout_s))
-    refused = [each for answer in answers.values() for each in answer.topic_partitions if each.error is not None]
-    if refused:
-        raise RefusedError("; ".join(f"{each.topic}-{each.partition}: {each.error.str()}" for each in refused))

@@ -28,6 +28,10 @@ TIMEOUT_S = 60.0
 """As long as Kafka's administrator waits (default.api.timeout.ms)."""
 
 
+class UsageError(CommandError):
+    """A command line that has no meaning, in the words of Kafka's tool."""
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(FAILED, f"{self.prog}: {message}; {self.prog} --help says more\n")
@@ -44,6 +48,15 @@ def run_tool(arguments: list[str]) -> int:
     code: int = module.run(parser.parse_args(arguments[1:]))
     sys.stdout.flush()
     return code
+
+
+def error_text(error: Exception) -> str:
+    """As Java prints an exception that a broker has answered with: its class before what it says."""
+    name, colon, text = str(error).partition(": ")
+    if not colon or not name.isupper():
+        return str(error)
+    words = name.removesuffix("_FAILED").split("_")
+    return f"org.apache.kafka.common.errors.{''.join(word.capitalize() for word in words)}Exception: {text}"
 
 
 def add_connection(parser: argparse.ArgumentParser, *config_options: str) -> None:

@@ -15,11 +15,11 @@ from confluent_kafka import Producer
 
 from barnabas.cli.main import main
 from tests.support.broker import BrokerProcess
-from tests.support.fixtures import topic_name
+from tests.support.fixtures import java_host, topic_name
 from tests.support.kafka import KafkaServer, kafka_jars
 from tests.support.process import ServerProcess
 
-__all__ = ["topic_name"]
+__all__ = ["java_host", "topic_name"]
 
 
 AUTHORIZER = {

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.barnabas.cli.conftest import Command, fill
+from tests.support.process import ServerProcess
+from tests.support.wire import WireClient
 
 JOIN_S = 60
 T0_MS = 1_700_000_000_000
@@ -193,6 +198,41 @@ def test_group_of_the_new_protocol(command: Command, topic: str) -> None:
 
     assert (described["type"], described["members"], described["protocol"]) == ("consumer", 1, "uniform")
     assert [each["lag"] for each in described["partitions"]] == [1, None]
+
+
+def test_members_of_the_new_protocol_are_removed_and_its_own_states_are_told(
+    command: Command, server_process: ServerProcess, topic: str
+) -> None:
+    """No heartbeat follows that of the second member: until one does, the group is Assigning or Reconciling, which librdkafka does not
+    know. LeaveGroup is for members of both protocols (GroupMetadataManager.classicGroupLeaveToConsumerGroup)."""
+    group = f"new-{topic}"
+
+    def join(member: str, instance: str | None = None) -> None:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group, member_id=member, instance_id=instance, member_epoch=0, rebalance_timeout_ms=60_000,
+            subscribed_topic_names=[topic], topic_partitions=[],
+        )  # fmt: skip
+        while (answer := client.request(request, 1)).error_code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
+            time.sleep(0.02)
+        assert answer.error_code == ErrorCode.NONE, answer
+
+    def state() -> tuple[str, int]:
+        (row,) = command.done("group", "list", group, "-o", "json").data
+        assert row["state"] == command.done("group", "describe", group, "-o", "json").data[0]["state"]
+        return row["state"], row["members"]
+
+    with WireClient(server_process.host, server_process.port) as client:
+        client.request(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4)
+        join("Zmlyc3QtbWVtYmVyLTEyMw")
+        join("c2Vjb25kLW1lbWJlci0xMg", instance="two")
+        told = state()
+        by_instance = command.done("group", "remove-member", group, "--instance", "two", "--yes", "-o", "json").data
+        by_id = command.done("group", "remove-member", group, "--member", "Zmlyc3QtbWVtYmVyLTEyMw", "--yes", "-o", "json").data
+
+    assert [(each["member"], each["outcome"]) for each in (*by_instance, *by_id)] == [
+        ("two", "removed"), ("Zmlyc3QtbWVtYmVyLTEyMw", "removed"),
+    ]  # fmt: skip
+    assert told in (("Assigning", 2), ("Reconciling", 2)) and state() == ("Empty", 0)
 
 
 def test_read_only_context_refuses_changes(command: Command, group: str, topic: str) -> None:

@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.barnabas.cli.conftest import Command
 from tests.clients.topics import eventually
 from tests.support.broker import BrokerProcess
+from tests.support.java_host import JavaHost
 from tests.support.kafka import KafkaServer, java_tool
 from tests.support.process import ServerProcess, checkout
 
@@ -23,11 +25,11 @@ class Tool:
     """Calls `kafka-NAME.sh …` in this process."""
 
     def __init__(self, command: Command) -> None:
-        self._command = command
+        self.command = command
         self.address = ("--bootstrap-server", command.bootstrap)
 
     def __call__(self, name: str, *words: str, stdin: str = "") -> tuple[int, str, str]:
-        done = self._command("kafka-tool", f"kafka-{name}.sh", *self.address, *words, stdin=stdin)
+        done = self.command("kafka-tool", f"kafka-{name}.sh", *self.address, *words, stdin=stdin)
         return done.code, done.out, done.err
 
 
@@ -93,7 +95,7 @@ def test_console_producer_and_consumer(tool: Tool, topic_name: str) -> None:
     assert tool("console-consumer", *at_two)[1] == "v:w\n"
 
 
-def test_groups(tool: Tool, topic_name: str) -> None:
+def test_groups(java_host: JavaHost, tool: Tool, topic_name: str) -> None:
     tool("topics", "--create", "--topic", topic_name, "--partitions", "1")
     tool("console-producer", "--topic", topic_name, stdin="a\nb\nc\n")
     group = f"group-{topic_name}"
@@ -109,7 +111,110 @@ def test_groups(tool: Tool, topic_name: str) -> None:
         0,
         f"Deletion of requested consumer groups ('{group}') was successful.\n",
     )
-    assert tool("consumer-groups", "--describe", "--group", group)[0] == 1
+    missing = tool("consumer-groups", "--describe", "--group", group)
+    assert (missing[0], missing[1]) == compared(java_host, tool, "--describe", "--group", group)
+
+
+def compared(java_host: JavaHost, tool: Tool, *words: str) -> tuple[int, str]:
+    """Exit code and output of Kafka's own tool."""
+    done = java_host.tool("consumer.group.ConsumerGroupCommand", *tool.address, *words, expected_status=None)
+    return done.status, done.stdout
+
+
+def same(java_host: JavaHost, tool: Tool, *words: str) -> str:
+    """What both tools print; the order of partitions and spaces at the end of lines are Java's own."""
+    code, out, _ = tool("consumer-groups", *words)
+    kafka_code, kafka_out = compared(java_host, tool, *words)
+    assert code == kafka_code and sorted(map(str.rstrip, out.splitlines())) == sorted(map(str.rstrip, kafka_out.splitlines())), words
+    return out
+
+
+@pytest.fixture
+def group(tool: Tool, topic_name: str) -> str:
+    """Four records a partition, at 1970-01-01T00:00:01 and so on; committed are offset 1 of partition 0, and 4, the end, of partition 1."""
+    tool("topics", "--create", "--topic", topic_name, "--partitions", "3", "--config", "retention.ms=-1")
+    fill_at(tool.command, topic_name)
+    consumer = Consumer({"bootstrap.servers": tool.command.bootstrap, "group.id": f"of-{topic_name}"})
+    consumer.commit(offsets=[TopicPartition(topic_name, 0, 1), TopicPartition(topic_name, 1, 4)], asynchronous=False)
+    consumer.close()
+    return f"of-{topic_name}"
+
+
+def fill_at(command: Command, topic: str) -> None:
+    lines = [f'{{"value": "x", "partition": {number % 2}, "timestamp": {1_000 + number // 2 * 1_000}}}' for number in range(8)]
+    command.done("produce", topic, "--json", stdin="\n".join(lines))
+
+
+def test_offsets_are_reset_by_every_option(java_host: JavaHost, tool: Tool, group: str, topic_name: str, tmp_path: Path) -> None:
+    own = ("--reset-offsets", "--group", group)
+    plan, plan_of_groups = tmp_path / "plan.csv", tmp_path / "groups.csv"
+    plan.write_text(f'"{topic_name}",0,3\n"{topic_name}",1,99\n')
+    plan_of_groups.write_text(f'{group},"{topic_name}",0,2\nanother,"{topic_name}",1,2\n')
+    everything, named, some = ("--all-topics",), ("--topic", topic_name), ("--topic", f"{topic_name}:0,2")
+    for words in (
+        ("--to-earliest", *named), ("--to-latest", *everything), ("--to-current", *some), ("--to-offset", "2", *named),
+        ("--to-offset", "99", *some), ("--to-offset", "-1", *everything), ("--to-datetime", "1970-01-01T00:00:02.500", *named),
+        ("--to-datetime", "1970-01-01T01:00:02.500+01:00", *everything), ("--by-duration", "PT1H", *some),
+        ("--shift-by", "-1", *everything), ("--shift-by", "10", *everything),
+    ):  # fmt: skip
+        same(java_host, tool, *own, *words, "--dry-run")
+    assert same(java_host, tool, *own, "--from-file", str(plan), "--dry-run").split()[-4:] == [group, topic_name, "1", "4"]
+    for words in (("--from-file", str(plan_of_groups)), ("--from-file", str(plan_of_groups), "--group", "third")):
+        same(java_host, tool, *own, "--group", "another", *words, "--export", "--dry-run")
+    exported = same(java_host, tool, *own, "--to-latest", "--topic", topic_name, "--export")
+    assert exported.splitlines()[0] == f'"{topic_name}",0,4'
+    same(java_host, tool, *own, "--to-current", "--all-topics", "--export")
+    same(java_host, tool, "--reset-offsets", "--group", "new", "--to-earliest", "--topic", f"{topic_name}:1", "--timeout", "20000")
+
+    executed = tool("consumer-groups", *own, "--to-offset", "2", "--topic", f"{topic_name}:1", "--execute")
+
+    assert executed[:2] == (
+        0,
+        f"\n{'GROUP':{len(group)}} {'TOPIC':{len(topic_name)}} PARTITION  NEW-OFFSET\n{group} {topic_name} 1          2\n",
+    )
+    assert same(java_host, tool, "--describe", "--group", group).split()[-8:-3] == [topic_name, "1", "2", "4", "2"]
+    everyone = tool("consumer-groups", "--reset-offsets", "--all-groups", "--all-topics", "--to-current", "--export", "--dry-run")
+    assert everyone[0] == 0 and f'"{group}","{topic_name}",1,2' in everyone[1].splitlines()
+
+
+def test_what_cannot_be_reset_is_told_as_kafka_does(java_host: JavaHost, tool: Tool, group: str, topic_name: str) -> None:
+    own = ("--reset-offsets", "--group", group)
+    same(java_host, tool, *own, "--to-earliest", "--topic", f"{topic_name}:7")
+    same(java_host, tool, *own, "--to-earliest", "--topic", "none-such")
+    for words in (
+        (*own, "--to-earliest"), (*own, "--all-topics"), (*own, "--all-topics", "--to-earliest", "--to-latest"),
+        (*own, "--all-topics", "--to-earliest", "--execute", "--dry-run"), ("--reset-offsets", "--to-earliest", "--all-topics"),
+        (*own, "--topic", topic_name, "--shift-by", "1"), (*own, "--topic", f"{topic_name}:x", "--to-earliest"), ("--list", "--describe"),
+        ("--describe", "--group", group, "--members", "--offsets"), ("--delete-offsets", "--group", group), ("--list", "--state", "odd"),
+        ("--delete", "--group", group, "--topic", topic_name),
+    ):  # fmt: skip
+        code, out, err = tool("consumer-groups", *words)
+        assert (code, out.strip()) == (1, "") and compared(java_host, tool, *words)[0] == 1, (words, err)
+        assert err.splitlines()[-1]
+
+
+def test_groups_with_members_are_listed_described_and_keep_their_offsets(
+    java_host: JavaHost, tool: Tool, group: str, topic_name: str
+) -> None:
+    member = Consumer({"bootstrap.servers": tool.command.bootstrap, "group.id": group, "client.id": "reader", "enable.auto.commit": False})
+    member.subscribe([topic_name])
+    while len(member.assignment()) < 3:
+        member.poll(0.1)
+
+    assert "Stable" in same(java_host, tool, "--describe", "--group", group, "--state")
+    assert "reader" in same(java_host, tool, "--describe", "--group", group, "--members")
+    same(java_host, tool, "--describe", "--group", group, "--offsets")
+    active = same(java_host, tool, "--reset-offsets", "--group", group, "--to-earliest", "--all-topics", "--execute")
+    assert "can only be reset if the group" in active
+    assert "Error" in same(java_host, tool, "--delete-offsets", "--group", group, "--topic", topic_name)
+    for words in (("--state",), ("--type",), ("--state", "stable"), ("--type", "classic", "--state", "Empty,Stable")):
+        listed = same(java_host, tool, "--list", *words)
+        assert group in listed
+    assert group not in same(java_host, tool, "--list", "--type", "consumer")
+    member.close()
+    assert "Successful" in same(java_host, tool, "--delete-offsets", "--group", group, "--topic", f"{topic_name}:0")
+    same(java_host, tool, "--delete-offsets", "--group", group, "--topic", f"{topic_name}:7", "--topic", "none-such")
+    same(java_host, tool, "--delete-offsets", "--group", "none-such", "--topic", topic_name)
 
 
 def test_configs(tool: Tool, topic_name: str) -> None:
