@@ -49,9 +49,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "pipeline": ("pipeline", "config", "barnabas.spark"),
     "barnabas": ("barnabas",),  # what users import runs in their process, without our folders; its own modules are imported relatively
     "barnabas.spark": ("barnabas.spark", "protocol"),  # `barnabas.protocol` there, which is the same folder
-    # A client of the wire: it uses of the broker's only its own commands' client and what reads key stores.
+    # A client of the wire: it uses of the broker's only its own commands' client and what reads key stores. `log` reads a data folder by
+    # the declarations of its files, and not with what the broker reads them with; the audit needs neither Spark nor pyarrow.
     "barnabas.cli": (
         "barnabas.cli",
+        "barnabas.spark.log.audit",
         "broker.cli.client_security",
         "broker.cli.one_line_parser",
         "broker.cli.wire_client",
@@ -63,6 +65,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.server.version",
         "config",
         "protocol",
+        "storage.files",
+        "storage.formats",
     ),
     "barnabas.__main__": ("barnabas.cli.main", "broker.cli.main"),  # the launcher runs in a process of its own
     "broker.loop": ("broker.loop",),

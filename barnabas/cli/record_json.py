@@ -43,8 +43,8 @@ def to_line(message: Any) -> str:
         "timestamp": timestamp_ms if kind else None,
         "timestamp_type": TIMESTAMP_TYPES[kind],
     }
-    _put(fields, "key", message.key())
-    _put(fields, "value", message.value())
+    put(fields, "key", message.key())
+    put(fields, "value", message.value())
     fields["headers"] = [_header(name, value) for name, value in message.headers() or ()]
     return _dump(fields)
 
@@ -73,11 +73,12 @@ def from_line(line: bytes) -> JsonRecord:
 
 def _header(name: str, value: bytes | None) -> dict[str, Any]:
     header: dict[str, Any] = {"key": name}
-    _put(header, "value", value)
+    put(header, "value", value)
     return header
 
 
-def _put(fields: dict[str, Any], name: str, value: bytes | None) -> None:
+def put(fields: dict[str, Any], name: str, value: bytes | None) -> None:
+    """As text, or in base64 under another name."""
     try:
         fields[name] = None if value is None else value.decode()
     except UnicodeDecodeError:

@@ -33,6 +33,7 @@ clients of any Kafka cluster (pip install 'barnabas[cli]'):
   quota         list, set, delete
   transaction   list, describe, producers, abort
   cluster       info, health, reassign, elect-leaders, log-dirs, cordon, quorum, features, unregister
+  log           segments, batches, indexes, snapshots, checkpoints, verify: of a data folder
   completion    of these commands, for bash, zsh and fish
   context       name clusters, and choose one
 

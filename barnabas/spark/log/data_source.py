@@ -14,7 +14,7 @@ from ..records.batches import schema_text
 from .audit import Audit
 from .options import LogOptions, read_options
 from .partitions import PartitionDirectory, Segment, find_partitions, find_segments
-from .reading import read_segment
+from .reading import check_columns, read_segment
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,5 +80,5 @@ class AuditReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         assert isinstance(partition, AuditedPartition)
         path, topic, number = partition.directory
-        for finding in Audit(path, topic, number).run():
+        for finding in Audit(path, topic, number, check_columns).run():
             yield (topic, number, *finding)

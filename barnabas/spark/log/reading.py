@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...protocol.compression import Buffer
 from ...protocol.errors import DecodeError
 from ...protocol.records import BatchHeader, crc_is_valid, read_payload
 from ..records.batches import CHUNK_BYTES, to_record_batch
@@ -32,6 +33,11 @@ def read_segment(options: LogOptions, segment: Segment) -> Iterator[pa.RecordBat
             chunk, size = [], 0
     if chunk:
         yield from _rows(options, segment, chunk)
+
+
+def check_columns(header: BatchHeader, payload: Buffer) -> None:
+    """Whether the records of a batch can be read as columns: audit.RecordCheck, all of them at once."""
+    decode_columns([Payload(header, payload)], start_offset=0, end_offset=header.next_offset)
 
 
 def _payloads(segment: Segment, aborted: list[Aborted]) -> Iterator[Payload]:

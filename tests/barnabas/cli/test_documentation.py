@@ -70,6 +70,7 @@ def prepared(command: Command, line: str) -> Iterator[None]:
 @pytest.mark.parametrize("server_process", ["barnabas"], indirect=True)
 def test_every_command_is_done(command: Command, server_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").symlink_to(server_process.data_dir)
 
     for line in LINES:
         with prepared(command, line):
