@@ -12,7 +12,7 @@ import sys
 
 CLIENT_COMMANDS = frozenset({
     "acl", "acls", "alter", "completion", "config", "consume", "context", "contexts", "create", "delete", "describe", "get", "group",
-    "groups", "log", "produce", "quota", "quotas", "reset", "topic", "topics", "transaction", "txn", "user", "users",
+    "groups", "log", "perf", "produce", "quota", "quotas", "reset", "top", "topic", "topics", "transaction", "txn", "user", "users",
 })  # fmt: skip
 """The first words of barnabas/cli/verbs.py, here too so that `serve` does not import them."""
 

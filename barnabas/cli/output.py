@@ -113,6 +113,15 @@ def thousands(number: int) -> str:
     return f"{number:,}"
 
 
+def rate(value: float) -> str:
+    """Of something a second."""
+    return thousands(round(value)) if value >= 10 or value == 0 else f"{value:.1f}"
+
+
+def byte_rate(value: float) -> str:
+    return f"{human_bytes(round(value))}/s"
+
+
 def confirm(plan: Sequence[str], *, dry_run: bool, yes: bool) -> bool:
     """Whether to do what `plan` says, which is printed on stderr. Raises RefusedError where nobody can be asked."""
     for line in plan:

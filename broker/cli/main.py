@@ -34,6 +34,8 @@ clients of any Kafka cluster (pip install 'barnabas[cli]'):
   transaction   list, describe, producers, abort
   cluster       info, health, reassign, elect-leaders, log-dirs, cordon, quorum, features, unregister
   log           segments, batches, indexes, snapshots, checkpoints, verify: of a data folder
+  perf          produce, consume: a load, its rate and latency
+  top           what brokers, topics and groups do just now
   completion    of these commands, for bash, zsh and fish
   context       name clusters, and choose one
 

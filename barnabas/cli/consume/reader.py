@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -20,6 +20,18 @@ NO_GROUP = "barnabas-consume"
 """librdkafka asks every consumer for a group. This one is never joined, and nothing is committed to it."""
 HARMLESS = (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 """Errors in the place of records that end nothing: an end, no right to a group that is not joined, brokers that may come back."""
+
+
+class Target(Protocol):
+    """Where a reader puts what it reads."""
+
+    @property
+    def is_full(self) -> bool: ...
+
+    def batch_count(self) -> int:
+        """How many records to read at once, at most."""
+
+    def write(self, messages: Sequence[Any]) -> None: ...
 
 
 class Sink:
@@ -76,7 +88,7 @@ class PartitionReader:
     def __exit__(self, *of_error: object) -> None:
         self._consumer.close()
 
-    def read(self, sink: Sink) -> None:
+    def read(self, sink: Target) -> None:
         """Until all ends, or until the sink is full. Raises CommandError."""
         while not sink.is_full and not self._is_done:
             sink.write(self._next(BATCH_COUNT))
@@ -142,7 +154,7 @@ class GroupReader:
     def __exit__(self, *of_error: object) -> None:
         self._consumer.close()  # which commits what is stored
 
-    def read(self, sink: Sink) -> None:
+    def read(self, sink: Target) -> None:
         """Until the sink is full. Raises CommandError."""
         while not sink.is_full:
             batch = self._consumer.consume(sink.batch_count(), WAIT_S)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import re
+import time
+from typing import Any
 
 from barnabas.cli import arguments
 from barnabas.cli.cluster_facts import INTERNAL, partitions_of, records_between, sizes, starts_and_ends
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, NotUnderstoodError
-from barnabas.cli.output import Column, Output, human_bytes, thousands
+from barnabas.cli.output import Column, Output, byte_rate, human_bytes, rate, thousands
+from barnabas.cli.rates import bytes_per_s, records_per_s, sample
 from barnabas.cli.settings import resolve
+from barnabas.cli.times import parse_duration_ms
 
 COLUMNS = (
     Column("name", "TOPIC"),
@@ -22,11 +26,16 @@ COLUMNS = (
     Column("without_leader", "NO LEADER", is_number=True),
     Column("is_internal", "INTERNAL", is_wide=True),
 )
+RATES = (
+    Column("records_per_s", "RECORDS/S", rate, is_number=True),
+    Column("bytes_per_s", "DISK", byte_rate, is_number=True),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pattern", nargs="?", default="", metavar="REGEX", help="only topics whose whole name it matches")
     parser.add_argument("-i", "--internal", action="store_true", help="also Kafka's own topics, such as __consumer_offsets")
+    parser.add_argument("--rates", metavar="TIME", help="records and bytes a second, measured over that time, as in 5s")
     arguments.add_output(parser, "-o")
     arguments.add_connection(parser)
 
@@ -44,7 +53,12 @@ def run(options: argparse.Namespace) -> int:
             if pattern.fullmatch(name) and (options.internal or name not in INTERNAL)
         }
         bounds, on_disk = starts_and_ends(connection, partitions_of(topics)), sizes(connection, metadata.brokers)
-    rows = []
+        before = after = None
+        if options.rates is not None:
+            before = sample(connection, topics)
+            time.sleep(parse_duration_ms(options.rates) / 1_000)
+            after = sample(connection, topics)
+    rows: list[dict[str, Any]] = []
     for name, topic in topics.items():
         partitions = topic.partitions
         rows.append(
@@ -59,5 +73,8 @@ def run(options: argparse.Namespace) -> int:
                 "is_internal": name in INTERNAL,
             }
         )
-    Output(options.output).rows(rows, COLUMNS)
+        if before is not None and after is not None:
+            own = [(name, index) for index in partitions]
+            rows[-1] |= {"records_per_s": records_per_s(before, after, own), "bytes_per_s": bytes_per_s(before, after, own)}
+    Output(options.output).rows(rows, COLUMNS if options.rates is None else (*COLUMNS, *RATES))
     return DONE

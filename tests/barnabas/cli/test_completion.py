@@ -14,7 +14,7 @@ from tests.barnabas.cli.conftest import Command
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
-        (("to",), ["topic"]), (("se",), ["secure", "serve"]), (("topic", "tr"), ["trim"]), (("topic", "trim", "--bef"), ["--before"]),
+        (("topi",), ["topic"]), (("se",), ["secure", "serve"]), (("topic", "tr"), ["trim"]), (("topic", "trim", "--bef"), ["--before"]),
         (("consume", "orders", "--ta"), ["--tail"]), (("group", "reset", "readers", "--shift"), ["--shift-by"]),
     ],
 )  # fmt: skip

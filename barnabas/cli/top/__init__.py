@@ -1,0 +1,1 @@
+"""`barnabas top`: what a cluster does just now."""
