@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import FrameType
 
 from py4j.protocol import Py4JError
@@ -19,9 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from barnabas.spark.archives.hadoop_files import HadoopFiles
+from barnabas.spark.archives.layout import DEAD_LETTERS
 from pipeline.admin import AdminError, TopicAdmin
 from pipeline.brokers import BrokerError, BrokerWatch
 from pipeline.checkpoint import Checkpoint
+from pipeline.decoding import Counts, Decoding
 from pipeline.options import topic_names
 from pipeline.ownership import Ownership
 from pipeline.progress import GroupProgress, ProgressPrinter
@@ -55,6 +58,8 @@ class ArchiveJob:
     group: str | None = None
     """In which the progress is noted, besides the checkpoint, for those who watch lag."""
     consumer_properties: Mapping[str, str] = field(default_factory=dict)
+    decoding: Decoding | None = None
+    """Adds typed columns; what cannot be decoded is archived as dead letters."""
 
     @property
     def topics(self) -> list[str]:
@@ -114,7 +119,8 @@ def archive(
             try:
                 say(opening_line(job, next_batch=checkpoint.last_committed() + 1))
                 on_batch = None if job.group is None else GroupProgress(job.group, admin.commit_offsets, complain).note
-                archiver.run(stop=stop, progress=ProgressPrinter(say, on_batch), watch=watch, complain=complain)
+                progress = ProgressPrinter(say, on_batch, counts=archiver.counts)
+                archiver.run(stop=stop, progress=progress, watch=watch, complain=complain)
             finally:
                 watch.close()
 
@@ -140,6 +146,7 @@ class Archiver:
         self._publisher = publisher
         self._subscription = subscription
         self._ownership = ownership
+        self._counts: dict[int, Counts] = {}  # by batch
         self._tasks_limit = job.files_per_batch_limit or spark.sparkContext.defaultParallelism
 
     def open(self) -> None:
@@ -198,10 +205,22 @@ class Archiver:
 
     def _write(self, batch: DataFrame, batch_id: int, folder: str) -> None:
         """Writes the batch where no reader looks, then checks that the batch and this job belong to the archive."""
-        rows = in_archive_order(batch, tasks_limit=self._tasks_limit)
-        rows.write.partitionBy(*LAYOUT_COLUMNS).parquet(folder)
+
+        def write_to(target: str, rows: DataFrame) -> None:
+            in_archive_order(rows, tasks_limit=self._tasks_limit).write.partitionBy(*LAYOUT_COLUMNS).parquet(target)
+
+        if self._job.decoding is None:
+            write_to(folder, batch)
+        else:
+            self._counts[batch_id] = self._job.decoding.write(
+                batch, partial(write_to, folder), partial(write_to, f"{folder}/{DEAD_LETTERS}")
+            )
         self._subscription.confirm(batch_id)
         self._ownership.check()
+
+    def counts(self, batch_id: int) -> Counts | None:
+        """Of a batch that this run has decoded: Spark counts its records twice if it has dead letters."""
+        return self._counts.get(batch_id)
 
 
 def read_topics(spark: SparkSession, job: ArchiveJob) -> DataFrame:

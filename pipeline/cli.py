@@ -137,6 +137,16 @@ def _add_archive(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--group", type=_checked(options.group_name), metavar="NAME", help="a group that has the progress too, for kafka-consumer-groups"
     )
+    command.add_argument(
+        "--decode",
+        type=_checked(options.column_format),
+        action="append",
+        default=[],
+        metavar="COLUMN=FORMAT",
+        help="add typed_value (typed_key) to the columns, such as value=avro:order.avsc; json, avro, protobuf, also with confluent- "
+        "before it; what cannot be decoded is in _dead_letters, with the reason",
+    )
+    command.add_argument("--drop-raw", action="store_true", help="leave out the columns that are decoded; such an archive has no replay")
     command.add_argument("--allow-data-loss", action="store_true", help="go on where records were deleted before they were archived")
     command.add_argument(
         "--consumer-property",

@@ -19,9 +19,18 @@ from barnabas.spark.archives.hadoop_files import HadoopFiles
 from barnabas.spark.archives.local_files import LocalFiles, local_path_of
 from pipeline.archive import ArchiveJob, Stop, archive, to_stderr
 from pipeline.brokers import require_topics
+from pipeline.decoding import Decoding
 from pipeline.driver import Driver
-from pipeline.errors import PipelineError
-from pipeline.options import DEFAULT_SERVERS, FIXED_CONSUMER_PROPERTIES, FIXED_PRODUCER_PROPERTIES, client_properties, server_list
+from pipeline.errors import PipelineError, UsageError
+from pipeline.options import (
+    DEFAULT_SERVERS,
+    FIXED_CONSUMER_PROPERTIES,
+    FIXED_PRODUCER_PROPERTIES,
+    REGISTRY_LOGIN,
+    client_properties,
+    server_list,
+    topic_names,
+)
 from pipeline.replay import ReplayJob, replay
 from pipeline.session import one_sentence, open_session, require_java
 from pipeline.status import add_behind, read_status, to_json, to_lines
@@ -42,6 +51,7 @@ def run_archive(arguments: argparse.Namespace) -> int:
         allow_data_loss=arguments.allow_data_loss,
         group=arguments.group,
         consumer_properties=client_properties(arguments.command_config, arguments.consumer_property, FIXED_CONSUMER_PROPERTIES),
+        decoding=_decoding(arguments),
     )
     require_java(os.environ)
     require_topics(job.bootstrap_servers, job.consumer_properties, job.topics)
@@ -50,6 +60,22 @@ def run_archive(arguments: argparse.Namespace) -> int:
     with _session(arguments, "barnabas archive") as spark:
         archive(spark, job, stop=stop, say=_print_line, complain=to_stderr)
     return 0
+
+
+def _decoding(arguments: argparse.Namespace) -> Decoding | None:
+    if not arguments.decode:
+        if arguments.drop_raw:
+            raise UsageError("--drop-raw leaves out the columns of --decode, and there is none")
+        return None
+    formats = dict(arguments.decode)
+    if len(formats) < len(arguments.decode):
+        raise UsageError("--decode names a column twice")
+    return Decoding.open(
+        formats,
+        topics=topic_names(arguments.topics or ""),
+        drops_raw=arguments.drop_raw,
+        registry_login=arguments.command_config.get(REGISTRY_LOGIN),
+    )
 
 
 def run_replay(arguments: argparse.Namespace) -> int:

@@ -7,18 +7,23 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from barnabas.spark.errors import OptionError
+from barnabas.spark.formats.naming import read_format
 from config.loading import read_properties
 from config.properties import ConfigError
 from pipeline.errors import UsageError
 
 DEFAULT_SERVERS = "localhost:9092"
 PORT_MAX = 65_535
+DECODED_COLUMNS = ("key", "value")
 LOG_LEVELS = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
 # The archive's format and guarantees depend on these settings, so users cannot change them.
 FIXED_SETTINGS = frozenset(
     ("spark.sql.session.timeZone", "spark.sql.parquet.outputTimestampType", "spark.sql.sources.partitionColumnTypeInference.enabled")
 )
-FIXED_CONSUMER_PROPERTIES = frozenset(("bootstrap.servers", "isolation.level"))
+REGISTRY_LOGIN = "basic.auth.user.info"
+"""Confluent's property of a Java client with user:password for a schema registry: not for the brokers, nor for Spark's plans."""
+FIXED_CONSUMER_PROPERTIES = frozenset(("bootstrap.servers", "isolation.level", REGISTRY_LOGIN))
 FIXED_PRODUCER_PROPERTIES = frozenset(("bootstrap.servers", "enable.idempotence", "acks"))
 
 
@@ -84,6 +89,18 @@ def start_position(text: str) -> str | int:
     except ValueError as e:
         raise UsageError(f"{text} is neither earliest nor latest nor a time such as 2026-11-21T08:00") from e
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def column_format(text: str) -> tuple[str, str]:
+    """Of --decode: key or value, and its format."""
+    column, is_given, name = text.partition("=")
+    if not is_given or column not in DECODED_COLUMNS:
+        raise UsageError(f"{text} is not value=FORMAT or key=FORMAT")
+    try:
+        read_format(name)
+    except OptionError as e:
+        raise UsageError(str(e)) from e
+    return column, name
 
 
 def log_level(text: str) -> str:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pipeline.decoding import Counts
 from pipeline.errors import PipelineError
 
 Offsets = Mapping[tuple[str, int], int]
@@ -39,9 +40,17 @@ class GroupProgress:
 class ProgressPrinter:
     """Prints each batch once, even if its report comes several times, and a total at the end. `on_batch` gets each report once too."""
 
-    def __init__(self, say: Callable[[str], None], on_batch: Callable[[Any], None] | None = None) -> None:
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        on_batch: Callable[[Any], None] | None = None,
+        counts: Callable[[int], Counts | None] = lambda batch_id: None,
+    ) -> None:
+        """`counts` says what was decoded in a batch that is done; None if nothing was."""
         self._print_line = say
         self._on_batch = on_batch
+        self._counts = counts
+        self._dead_letters = 0
         self._last_batch_id = -1
         self._started = time.monotonic()
         self._batches = 0
@@ -59,9 +68,11 @@ class ProgressPrinter:
                 continue
             self._last_batch_id = report["batchId"]
             self._batches += 1
-            self._records += report["numInputRows"]
+            records, dead_letters = self._counts(report["batchId"]) or (report["numInputRows"], 0)
+            self._records += records
+            self._dead_letters += dead_letters
             self._behind = offsets_behind(report)
-            self._print_line(batch_line(report))
+            self._print_line(batch_line(report, records, dead_letters))
             if self._on_batch is not None:
                 self._on_batch(report)
 
@@ -69,16 +80,25 @@ class ProgressPrinter:
         seconds = time.monotonic() - self._started
         end = "stopped" if stopped else "done"
         behind = f", {self._behind:,} offsets behind" if self._behind else ""
-        self._print_line(f"{end}: {self._records:,} records in {self._batches} batches, {seconds:.1f} s{behind}")
+        dead = dead_letters_text(self._dead_letters)
+        self._print_line(f"{end}: {self._records:,} records in {self._batches} batches, {seconds:.1f} s{dead}{behind}")
 
 
-def batch_line(report: Any) -> str:
-    """For example: batch 12: 250,000 records in 3.2 s (78,125/s), 1,200 offsets behind."""
-    records = report["numInputRows"]
+def batch_line(report: Any, records: int | None = None, dead_letters: int = 0) -> str:
+    """For example: batch 12: 250,000 records in 3.2 s (78,125/s), 2 dead letters, 1,200 offsets behind."""
+    records = report["numInputRows"] if records is None else records
     seconds = report["durationMs"].get("triggerExecution", 0) / 1000
     rate = f" ({records / seconds:,.0f}/s)" if seconds else ""
     behind = offsets_behind(report)
-    return f"batch {report['batchId']}: {records:,} records in {seconds:.1f} s{rate}" + (f", {behind:,} offsets behind" if behind else "")
+    dead = dead_letters_text(dead_letters)
+    return f"batch {report['batchId']}: {records:,} records in {seconds:.1f} s{rate}{dead}" + (
+        f", {behind:,} offsets behind" if behind else ""
+    )
+
+
+def dead_letters_text(count: int) -> str:
+    """Empty for none."""
+    return f", {count:,} dead letter{'s' if count > 1 else ''}" if count else ""
 
 
 def offsets_behind(report: Any) -> int:

@@ -3,7 +3,8 @@
 An archive is a folder of Parquet files that any reader may list at any time, without an index:
 
     topic=T/day=YYYY-MM-DD/batch-<id>-<plan>-<number>.parquet   what readers see
-    _staging/batch-<id>-<plan>-<attempt>/topic=T/day=…/…        files of one attempt of a batch; readers skip names with _
+    _dead_letters/topic=T/day=…/batch-….parquet                 records that could not be decoded; readers skip names with _
+    _staging/batch-<id>-<plan>-<attempt>/topic=T/day=…/…        files of one attempt of a batch, its dead letters in _dead_letters/ there
     _staging/batch-<id>-<plan>                                  a small file with the name of the chosen attempt
     _checkpoint/                                                Spark's own, unless it has another place
 
@@ -23,11 +24,14 @@ import uuid
 from collections.abc import Callable, Mapping, Set
 
 from barnabas.spark.archives.hadoop_files import HadoopFiles
+from barnabas.spark.archives.layout import DEAD_LETTERS
 from pipeline.checkpoint import NO_BATCH, Checkpoint
 from pipeline.errors import PipelineError
 
 STAGING = "_staging"
 CHECKPOINT = "_checkpoint"
+PLACES = ("", f"{DEAD_LETTERS}/")
+"""Of topics' folders in an archive, and in an attempt."""
 PUBLISHED_PATTERN = "topic=*/day=*/batch-*.parquet"
 PUBLISHED_NAME = re.compile(r"/topic=([^/]+)/day=[^/]+/batch-(\d+)-[0-9a-f]+-\d+\.parquet$")
 
@@ -57,7 +61,7 @@ class Publisher:
         committed = self._checkpoint.last_committed()
         unsettled: dict[int, list[str]] = {}
         topics: set[str] = set()
-        for path in self._files.glob(f"{self._root}/{PUBLISHED_PATTERN}"):
+        for path in (path for place in PLACES for path in self._files.glob(f"{self._root}/{place}{PUBLISHED_PATTERN}")):
             match = PUBLISHED_NAME.search(path)
             if match and int(match[2]) > committed:
                 unsettled.setdefault(int(match[2]), []).append(path)
@@ -107,14 +111,18 @@ class Publisher:
             self._files.delete(path)
 
     def _move_files(self, attempt: str, batch: str) -> None:
-        folders = sorted({path.rsplit("/", 1)[0] for path in self._files.glob(f"{attempt}/topic=*/day=*/*.parquet")})
-        for folder in folders:
-            topic, day = folder.split("/")[-2:]
-            target = f"{self._root}/{topic}/{day}"
-            self._files.make_directories(target)
-            for name in self._files.names(folder):
-                if name.endswith(".parquet") and not name.startswith((".", "_")):
-                    self._files.move(f"{folder}/{name}", f"{target}/{batch}-{_task_number(name)}.parquet")
+        for place in PLACES:
+            folders = sorted({path.rsplit("/", 1)[0] for path in self._files.glob(f"{attempt}/{place}topic=*/day=*/*.parquet")})
+            for folder in folders:
+                self._move_folder(folder, place, batch)
+
+    def _move_folder(self, folder: str, place: str, batch: str) -> None:
+        topic, day = folder.split("/")[-2:]
+        target = f"{self._root}/{place}{topic}/{day}"
+        self._files.make_directories(target)
+        for name in self._files.names(folder):
+            if name.endswith(".parquet") and not name.startswith((".", "_")):
+                self._files.move(f"{folder}/{name}", f"{target}/{batch}-{_task_number(name)}.parquet")
 
     def _clean_staging(self, keep: str) -> None:
         """Removes all attempts (the chosen one's files were moved) and the decisions of older batches. This batch's decision, `keep`, stays

@@ -14,6 +14,7 @@ from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from barnabas.spark import prepare
 from pipeline.connector import connector_settings, default_cache_dir, jar_settings
 from pipeline.driver import Driver
 from pipeline.errors import PipelineError
@@ -64,6 +65,7 @@ def open_session(
     Java ends with this process."""
     cache = cache_dir or default_cache_dir()
     require_java(os.environ)
+    prepare()
     connector = jar_settings(jars) if jars else connector_settings(pyspark.__version__, cache)
     conf = SparkConf().setAppName(app_name).setMaster(master)
     local = LOCAL_SETTINGS if master.startswith("local") else {}

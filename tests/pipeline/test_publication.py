@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.spark]
 
 OPERATIONS_LIMIT = 200
 ROWS = [("a", 0, 0), ("a", 0, 1), ("a", 1, 0), ("b", 0, 0)]
+Position = tuple[str, int, int]
+DEAD_LETTERS = [("a", 0, 2), ("c", 0, 0)]
 
 
 class CrashError(Exception):
@@ -54,7 +56,8 @@ class CrashingFiles(HadoopFiles):
 
 
 def assert_no_doubles(archive: Path) -> None:
-    assert max(Counter(positions(read_archive(archive))).values(), default=1) == 1
+    for place in (archive, archive / "_dead_letters"):
+        assert max(Counter(positions(read_archive(place))).values(), default=1) == 1
 
 
 def plan(archive: Path, batch_id: int, end: str) -> None:
@@ -78,13 +81,24 @@ def write_rows(folder: str, rows: list[tuple[str, int, int]]) -> None:
         offsets = [row[2] for row in group]
         table = pa.table({"partition": pa.array([partition] * len(offsets)), "offset": pa.array(offsets)})
         pq.write_table(table, target / f"part-{partition:05d}-0a0b.c000.snappy.parquet")
+    Path(folder).mkdir(parents=True, exist_ok=True)
     (Path(folder) / "_SUCCESS").touch()
 
 
-def publish(files: HadoopFiles, archive: Path, batch_id: int, rows: list[tuple[str, int, int]]) -> None:
+def publish(
+    files: HadoopFiles,
+    archive: Path,
+    batch_id: int,
+    rows: list[tuple[str, int, int]],
+    dead_letters: list[tuple[str, int, int]] = DEAD_LETTERS,
+) -> None:
+    def write(folder: str) -> None:
+        write_rows(folder, rows)
+        write_rows(f"{folder}/_dead_letters", dead_letters)
+
     publisher = Publisher(files, str(archive), Checkpoint(files, str(archive / "_checkpoint")))
     publisher.open()
-    publisher.publish(batch_id, lambda folder: write_rows(folder, rows))
+    publisher.publish(batch_id, write)
 
 
 def test_crash_before_any_change_ends_in_every_record_once_after_the_next_run(spark: SparkSession, tmp_path: Path) -> None:
@@ -97,6 +111,7 @@ def test_crash_before_any_change_ends_in_every_record_once_after_the_next_run(sp
         except CrashError:
             publish(CrashingFiles(spark, archive, changes=OPERATIONS_LIMIT), archive, 0, ROWS)
         assert positions(read_archive(archive)) == ROWS
+        assert positions(read_archive(archive / "_dead_letters")) == DEAD_LETTERS
     assert changes > 5
 
 
@@ -117,9 +132,21 @@ def test_batch_planned_anew_replaces_what_the_old_plan_published(spark: SparkSes
     publish(files, tmp_path, 0, ROWS)
     plan(tmp_path, 0, '{"a":{"0":9}}')
 
-    publish(files, tmp_path, 0, [*ROWS, ("b", 0, 1)])
+    publish(files, tmp_path, 0, [*ROWS, ("b", 0, 1)], [("d", 0, 0)])
 
     assert positions(read_archive(tmp_path)) == [*ROWS, ("b", 0, 1)]
+    assert positions(read_archive(tmp_path / "_dead_letters")) == [("d", 0, 0)]
+
+
+def test_a_batch_of_dead_letters_alone_belongs_to_the_archive(spark: SparkSession, tmp_path: Path) -> None:
+    files = HadoopFiles(spark, str(tmp_path))
+    plan(tmp_path, 0, '{"c":{"0":1}}')
+    publish(files, tmp_path, 0, [], DEAD_LETTERS)
+    commit(tmp_path, 0)
+
+    topics = Publisher(files, str(tmp_path), Checkpoint(files, str(tmp_path / "_checkpoint"))).open()
+
+    assert topics == {"a", "c"}
 
 
 def test_attempt_of_a_killed_driver_is_dropped(spark: SparkSession, tmp_path: Path) -> None:

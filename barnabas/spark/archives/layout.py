@@ -2,6 +2,7 @@
 
     topic=T/day=YYYY-MM-DD/batch-<id>-<plan>-<number>.parquet   records, from a batch
     topic=T/day=YYYY-MM-DD/compact-<id>-<number>.parquet        records, from files of older batches
+    _dead_letters/topic=T/day=…/batch-<id>-<plan>-<number>.parquet   records that could not be decoded, with the reason
 
 Readers skip names that begin with `_`.
 """
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 STAGING = "_staging"
 CHECKPOINT = "_checkpoint"
+DEAD_LETTERS = "_dead_letters"
 DATA_PATTERN = "topic=*/day=*/*.parquet"
 NO_BATCH = -1
 _DATA_NAME = re.compile(r"/topic=([^/]+)/day=([^/]+)/(?:batch-(\d+)-[0-9a-f]+-\d+|compact-[0-9a-f]+-\d+)\.parquet$")
