@@ -113,6 +113,7 @@ barnabas.fast.fencing.silence.ms  Time after which a node that answers no other 
 barnabas.frame.deadline.ms  Time within which a request that has begun to arrive must be whole; later, the connection is closed.
 barnabas.max.connections  Upper limit of connections where max.connections is higher.
 barnabas.max.connections.per.ip  Upper limit of connections from one address where max.connections.per.ip is higher.
+barnabas.metrics.lag.series.max  Series about groups and partitions, as kafka_exporter has them, that a broker exposes at most; 0 for none.
 barnabas.metrics.listener  host:port on which Prometheus metrics are served over HTTP; empty serves none.
 barnabas.queued.max.request.bytes  Bytes of requests held at once, over all connections, where queued.max.request.bytes is -1.
 barnabas.record.validation  `header` trusts a batch's header once its CRC holds; `full` walks every record before the append.

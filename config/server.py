@@ -282,6 +282,7 @@ class ServerConfig:
     barnabas_frame_deadline_ms: int = 30_000
     barnabas_max_connections: int = 10_000
     barnabas_max_connections_per_ip: int = 5_000
+    barnabas_metrics_lag_series_max: int = 10_000
     barnabas_metrics_listener: str = ""
     barnabas_queued_max_request_bytes: int = 1_073_741_824
     barnabas_record_validation: str = "header"

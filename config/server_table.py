@@ -392,6 +392,8 @@ barnabas.frame.deadline.ms                         int      30000               
 # Limits that Kafka leaves open by default; the smaller of these and max.connections, max.connections.per.ip counts.
 barnabas.max.connections                           int      10000                1..        -
 barnabas.max.connections.per.ip                    int      5000                 1..        -
+# Series of groups, their lag, and partitions that a broker exposes under kafka_exporter's names; 0 means none.
+barnabas.metrics.lag.series.max                    int      10000                0..        -
 # Prometheus metrics over HTTP on host:port; empty means none.
 barnabas.metrics.listener                          string   ""                   -          -
 # Bytes of requests being received or handled, over all connections, where queued.max.request.bytes is -1.

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from broker.groups.client_info import ClientInfo
     from broker.groups.consumer.result import GroupResult
     from broker.groups.consumer.topics import GroupTopics
+    from broker.groups.consumption import GroupConsumption
     from broker.groups.deletions import Deletions
     from broker.groups.descriptions import GroupListing
     from broker.groups.group_config import GroupConfig
@@ -331,6 +332,12 @@ class GroupCoordinator:
             if shard.machine.has_consumer_groups:
                 counts.update(group.state for group in shard.machine.list_consumer_groups())
         return counts
+
+    def consumption(self) -> Iterator[GroupConsumption]:
+        """What the groups of this broker have committed, as far as their shards are loaded."""
+        from broker.groups.consumption import consumption
+
+        return consumption(self.runtime.active_shards())
 
     def _groups(self) -> list[ClassicGroup]:
         shards = self.runtime.get_active_shards()

@@ -228,6 +228,10 @@ class OffsetMetadataManager:
     def _committed(self, group_id: str, topic: str) -> Mapping[int, CommittedOffset]:
         return self._timeline.committed(self._committed_topics(group_id).get(topic, {}))
 
+    def committed_offsets(self, group_id: str) -> list[tuple[str, Mapping[int, CommittedOffset]]]:
+        """The group's committed offsets, by topic and partition. Valid until the next change, so read them at once."""
+        return [(topic, self._timeline.committed(offsets)) for topic, offsets in self._committed_topics(group_id).items()]
+
     # Expiry and deletion.
 
     def expire(self, group_id: str) -> list[CoordinatorRecord]:

@@ -44,6 +44,7 @@ from storage.log_manager import LogManager
 
 if TYPE_CHECKING:
     from broker.network.peer_login import PeerSecurity
+    from broker.server.lag_gauges import GroupLag
     from broker.server.listener_security import ListenerSecurity
     from broker.telemetry.client_metrics import ClientMetricsManager
 
@@ -84,6 +85,8 @@ class ClientServer:
         self._worker: Worker | None = None
         self._client_metrics: ClientMetricsManager | None = None
         self._apis: KafkaApis | None = None
+        self.group_lag: GroupLag | None = None
+        """Set by `add_gauges`, unless barnabas.metrics.lag.series.max is 0. It is refreshed before a scrape."""
 
     async def start(self) -> None:
         """Recover the partitions' logs, register this broker, and build its parts. After that clients can connect, and wait for `serve`."""
@@ -164,10 +167,30 @@ class ClientServer:
             late_transaction_ms=self._node.config.transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS,
         )
         add_partition_gauges(self._node.metrics, self._replica_manager)
+        self._add_group_lag(self._replica_manager, self._group_coordinator)
         assert self._transactions is not None, "not started"
         self._transactions.add_gauges(self._node.metrics, self._node.clock)
         if self._cleaner is not None:
             add_cleaner_gauges(self._node.metrics, self._cleaner, self._log_manager, self._node.clock)
+
+    def _add_group_lag(self, replica_manager: ReplicaManager, coordinator: GroupCoordinator) -> None:
+        config, links = self._node.config, self._quorum.links
+        if not config.barnabas_metrics_lag_series_max:
+            return
+        from broker.server.lag_gauges import GroupLag
+
+        connections = None if links is None else links.broker_connections("group-lag")
+        if connections is not None:
+            self._node.on_stop(connections.close)
+        self.group_lag = GroupLag(
+            self._metadata,
+            replica_manager,
+            coordinator,
+            connections,
+            listener_name=config.inter_broker_listener_name,
+            series_max=config.barnabas_metrics_lag_series_max,
+        )
+        self._node.metrics.add_collector(self.group_lag.collect)
 
     def prepare_internal_topics(self) -> None:
         """As Broker.prepare_internal_topics."""

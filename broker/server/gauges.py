@@ -65,6 +65,15 @@ def add_broker_gauges(
     _add_group_gauges(metrics, group_coordinator)
 
 
+def add_brokers_gauge(metrics: Metrics, *, metadata: MetadataCache, raft: Raft) -> None:
+    """Register what kafka_exporter calls kafka_brokers. The active controller tells it, so that the sum over all nodes is right."""
+
+    def count() -> list[tuple[tuple[str, ...], float]]:
+        return [((), sum(not broker.is_fenced for broker in metadata.brokers.values()))] if raft.is_leader else []
+
+    metrics.add_gauge("kafka_brokers", "brokers that are not fenced, by the active controller", count)
+
+
 def add_quorum_rates(metrics: Metrics, *, raft: Raft, clock: Clock, commit_times: RecentTimes, traffic: PeerTraffic | None) -> None:
     """Register how fast this node's part of the metadata log moves. `traffic` is None for a node that has no others."""
     log_end = SinceLastScrape(clock, lambda: raft.log.end_offset)

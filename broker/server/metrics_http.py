@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -31,9 +31,16 @@ QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
 class MetricsServer:
     """The HTTP side of one `Metrics`. Owned by server.py, which starts and closes it."""
 
-    def __init__(self, metrics: Metrics, clock: Clock, why_not_ready: Callable[[], str] = lambda: "") -> None:
-        """`why_not_ready` tells /ready: a line, or "" if the node is ready."""
+    def __init__(
+        self,
+        metrics: Metrics,
+        clock: Clock,
+        why_not_ready: Callable[[], str] = lambda: "",
+        refresh: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`why_not_ready` tells /ready: a line, or "" if the node is ready. `refresh` is awaited before each scrape."""
         self._metrics = metrics
+        self._refresh = refresh
         self._why_not_ready = why_not_ready
         self._log = LimitedLog(logging.getLogger("barnabas.metrics"), clock)
         self._sockets = ListeningSockets("metrics")
@@ -101,6 +108,8 @@ class MetricsServer:
         await writer.drain()
 
     async def _metrics_response(self) -> bytes:
+        if self._refresh is not None:
+            await self._refresh()
         snapshot = self._metrics.snapshot()
         try:
             body = await asyncio.get_running_loop().run_in_executor(None, render, snapshot)

@@ -324,13 +324,15 @@ class Broker:
     async def _serve_metrics(self, quorum: QuorumServer, clients: ClientServer | None) -> None:
         if not self.config.barnabas_metrics_listener:
             return
-        from broker.server.gauges import add_cluster_gauges, add_quorum_rates
+        from broker.server.gauges import add_brokers_gauge, add_cluster_gauges, add_quorum_rates
         from broker.server.metrics_http import MetricsServer
         from broker.server.node_gauges import add_node_gauges
         from broker.server.readiness import why_not_ready
 
         metrics, clock = self._node.metrics, self._node.clock
         add_cluster_gauges(metrics, metadata=quorum.metadata, raft=quorum.raft)
+        if self.config.barnabas_metrics_lag_series_max:
+            add_brokers_gauge(metrics, metadata=quorum.metadata, raft=quorum.raft)
         traffic = None if quorum.links is None else quorum.links.quorum_traffic
         add_quorum_rates(metrics, raft=quorum.raft, clock=clock, commit_times=quorum.driver.commit_times.times, traffic=traffic)
         assert self._log_manager is not None, "not started"
@@ -343,7 +345,8 @@ class Broker:
             clients.add_gauges()
         host, _, port = self.config.barnabas_metrics_listener.rpartition(":")
         is_ready = partial(why_not_ready, quorum.metadata, quorum.raft, is_broker=clients is not None)
-        server = MetricsServer(metrics, self._node.clock, is_ready)
+        refresh = None if clients is None or clients.group_lag is None else clients.group_lag.refresh
+        server = MetricsServer(metrics, clock, is_ready, refresh)
         await server.start(host.strip("[]"), int(port))
         self._node.on_stop(server.close)
 

@@ -23,6 +23,9 @@ from tests.support.sources import ROOT
 
 PUBLIC = Path(__file__).parent / "public"
 TOPIC, GROUP, PARTITIONS, RECORDS, READ = "orders", "readers", 3, 60, 30
+NEW_GROUP = "all-readers"
+"""Of KIP-848, in the cluster of three; it has read everything."""
+
 CLUSTER_NAME = "my-cluster"
 JOB = {"namespace": "test", "strimzi_io_cluster": CLUSTER_NAME, "strimzi_io_name": f"{CLUSTER_NAME}-kafka", "container": "kafka"}
 """Labels that Strimzi's scrape configuration gives to everything. Its dashboards ask for them."""
@@ -44,14 +47,18 @@ def labels_of(node_id: int) -> dict[str, str]:
     return {**JOB, "kubernetes_pod_name": f"{CLUSTER_NAME}-broker-{node_id}", "instance": CLUSTER_NAME, "broker": str(node_id)}
 
 
-def use(bootstrap: str) -> None:
-    """A consumer of a group reads half of what is in the topic, and commits."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": GROUP, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+def use(bootstrap: str, group_id: str = GROUP, count: int = READ, *, protocol: str = "classic") -> None:
+    """A consumer of a group reads so many records of the topic, and commits as many, the same in each partition."""
+    settings = {
+        "bootstrap.servers": bootstrap, "group.id": group_id, "group.protocol": protocol,
+        "auto.offset.reset": "earliest", "enable.auto.commit": False,
+    }  # fmt: skip
     consumer = confluent_kafka.Consumer(settings)
     try:
         consumer.subscribe([TOPIC])
-        assert len(consumer.consume(READ, timeout=60)) == READ
-        consumer.commit(asynchronous=False)
+        assert len(consumer.consume(count, timeout=60)) == count
+        offsets = [confluent_kafka.TopicPartition(TOPIC, index, count // PARTITIONS) for index in range(PARTITIONS)]
+        consumer.commit(offsets=offsets, asynchronous=False)
     finally:
         consumer.close()
 
@@ -82,6 +89,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Targets]:
         cluster.create_topic(TOPIC, partitions=PARTITIONS)
         ConfluentKafka().produce(cluster.nodes[1], TOPIC, MESSAGES)
         use(cluster.bootstrap)
+        use(cluster.bootstrap, NEW_GROUP, RECORDS, protocol="consumer")
         yield {address: labels_of(node_id) for node_id, address in addresses.items()}
 
 
@@ -132,17 +140,30 @@ def test_prometheus_answers_the_queries_of_public_dashboards(three: Targets, tmp
         for dashboard in PUBLIC.glob("*.json"):
             for _, query in queries(dashboard.stem):
                 if not is_foreign(query):
-                    prometheus.wait_for(with_variables(query, VARIABLES))
+                    assert prometheus.wait_for(with_variables(query, VARIABLES))
         for name in CONFLUENT:
-            assert len({each["metric"]["broker"] for each in prometheus.wait_for(f'{name}{{job="renamed"}}')}) == 3
+            prometheus.wait_for(f'count(count by (broker) ({name}{{job="renamed"}})) == 3')
         for expression, value in {
             f'sum(kafka_cluster_partition_replicascount{{topic="{TOPIC}",job="kafka"}})': 3 * PARTITIONS,
             f'sum(kafka_cluster_partition_insyncreplicascount{{topic="{TOPIC}",job="kafka"}})': 3 * PARTITIONS,
             "sum(kafka_cluster_partition_underreplicated)": 0,
+            f'sum(kafka_consumergroup_lag{{job="kafka",consumergroup="{GROUP}"}})': RECORDS - READ,
+            f'sum(kafka_consumergroup_lag_sum{{job="kafka",consumergroup="{GROUP}"}})': RECORDS - READ,
+            f'sum(kafka_consumergroup_current_offset{{job="kafka",consumergroup="{GROUP}"}})': READ,
+            f'sum(kafka_consumergroup_lag{{job="kafka",consumergroup="{NEW_GROUP}"}})': 0,
+            f'count(kafka_consumergroup_lag{{job="kafka",consumergroup="{NEW_GROUP}"}})': PARTITIONS,
+            f'sum(kafka_consumergroup_members{{job="kafka",consumergroup="{NEW_GROUP}"}})': 0,
+            f'sum(kafka_topic_partition_current_offset{{job="kafka",topic="{TOPIC}"}})': RECORDS,
+            f'sum(kafka_topic_partition_replicas{{job="kafka",topic="{TOPIC}"}})': 3 * PARTITIONS,
+            f'sum(kafka_topic_partitions{{job="kafka",topic="{TOPIC}"}})': PARTITIONS,
+            'count(kafka_topic_partitions{job="kafka"})': 2,  # __consumer_offsets is the other topic
+            'sum(kafka_brokers{job="kafka"})': 3,
+            'count(kafka_broker_info{job="kafka"})': 3,
+            'sum(barnabas_lag_series_left_out{job="kafka"})': 0,
             "sum(kafka_log_logmanager_offlinelogdirectorycount)": 0,
             'count(kafka_server_raftchannelmetrics_request_total{job="kafka"} > 0)': 3,  # of each node to another
             "count(kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent > 0)": 3,
             'count(kafka_server_kafkaserver_linux_disk_write_bytes{job="kafka"} > 0)': 3,
             'count(barnabas_log_directory_total_bytes{job="kafka"} > barnabas_log_directory_usable_bytes)': 3,
         }.items():
-            assert [float(each["value"][1]) for each in prometheus.query(expression)] == [value], expression
+            assert prometheus.wait_for(f"({expression}) == {value}")
