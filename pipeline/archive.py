@@ -19,11 +19,11 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from barnabas.spark.archives.checkpoint import Checkpoint
 from barnabas.spark.archives.hadoop_files import HadoopFiles
 from barnabas.spark.archives.layout import DEAD_LETTERS
 from pipeline.admin import AdminError, TopicAdmin
 from pipeline.brokers import BrokerError, BrokerWatch
-from pipeline.checkpoint import Checkpoint
 from pipeline.decoding import Counts, Decoding
 from pipeline.options import topic_names
 from pipeline.ownership import Ownership

@@ -23,9 +23,9 @@ import re
 import uuid
 from collections.abc import Callable, Mapping, Set
 
+from barnabas.spark.archives.checkpoint import NO_BATCH, Checkpoint
 from barnabas.spark.archives.hadoop_files import HadoopFiles
 from barnabas.spark.archives.layout import DEAD_LETTERS
-from pipeline.checkpoint import NO_BATCH, Checkpoint
 from pipeline.errors import PipelineError
 
 STAGING = "_staging"

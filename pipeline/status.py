@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from barnabas.spark.archives.checkpoint import Checkpoint
 from barnabas.spark.archives.footers import Contents, Damage, read_all
 from barnabas.spark.archives.layout import CHECKPOINT, DATA_PATTERN, NO_BATCH, data_file_of
 from barnabas.spark.archives.local_files import Files, FoundFile
 from barnabas.spark.client.cluster import Cluster
 from barnabas.spark.client.fetching import LATEST, Isolation, list_offsets
 from barnabas.spark.client.security import read_security
-from pipeline.checkpoint import Checkpoint
 from pipeline.errors import PipelineError
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol
 
+from barnabas.spark.archives.checkpoint import NO_BATCH, Checkpoint
 from barnabas.spark.archives.hadoop_files import HadoopFiles
-from pipeline.checkpoint import NO_BATCH, Checkpoint
 from pipeline.errors import PipelineError
 from pipeline.options import topic_names
 

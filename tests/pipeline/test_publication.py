@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from barnabas.spark.archives.checkpoint import Checkpoint
 from barnabas.spark.archives.hadoop_files import HadoopFiles
-from pipeline.checkpoint import Checkpoint
 from pipeline.publication import PublicationError, Publisher
 from tests.pipeline.spark_support import positions, read_archive
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from barnabas.spark.archives.checkpoint import Checkpoint
 from barnabas.spark.archives.hadoop_files import HadoopFiles
-from pipeline.checkpoint import Checkpoint
 from pipeline.ownership import Ownership, OwnershipError
 from pipeline.subscription import FILE, NO_ID, Subscription, SubscriptionError
 

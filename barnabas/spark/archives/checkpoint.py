@@ -14,9 +14,9 @@ import hashlib
 import json
 from collections.abc import Mapping, Set
 
-from barnabas.spark.archives.local_files import Files
+from .layout import NO_BATCH
+from .local_files import Files
 
-NO_BATCH = -1
 PLAN_DIGITS = 12
 
 
@@ -47,12 +47,16 @@ class Checkpoint:
         positions = self._files.read_text(path).lstrip("\0").splitlines()[-1]
         return json.loads(positions).keys() if positions.startswith("{") else frozenset()
 
+    def begins(self) -> Mapping[str, Mapping[int, int]]:
+        """Where the first batch began, by topic and partition. A topic that was added later began at its first offset."""
+        path = f"{self.folder}/sources/0/0"
+        # A zero byte precedes the positions, for versions of Spark that are long gone.
+        return _positions_of(self._files.read_text(path).lstrip("\0")) if self._files.exists(path) else {}
+
     def ends_at(self, batch_id: int) -> Mapping[str, Mapping[int, int]]:
         """Where a planned batch ends: by topic and partition the offset of the next record. Empty if its plan is not there any more."""
         path = self.plan_path(batch_id)
-        positions = self._files.read_text(path).splitlines()[-1] if self._files.exists(path) else ""
-        found = json.loads(positions) if positions.startswith("{") else {}
-        return {topic: {int(number): int(offset) for number, offset in offsets.items()} for topic, offsets in found.items()}
+        return _positions_of(self._files.read_text(path)) if self._files.exists(path) else {}
 
     def planned_ms(self, batch_id: int) -> int | None:
         """When the batch was planned, in milliseconds since 1970; None if its plan is not there any more."""
@@ -74,3 +78,10 @@ class Checkpoint:
 
     def _last(self, log: str) -> int:
         return max((int(name) for name in self._files.names(f"{self.folder}/{log}") if name.isdecimal()), default=NO_BATCH)
+
+
+def _positions_of(text: str) -> Mapping[str, Mapping[int, int]]:
+    """Those of the last line of a plan; empty for a plan without any."""
+    positions = text.splitlines()[-1]
+    found = json.loads(positions) if positions.startswith("{") else {}
+    return {topic: {int(number): int(offset) for number, offset in offsets.items()} for topic, offsets in found.items()}
