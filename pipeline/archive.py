@@ -21,14 +21,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from barnabas.spark.archives.checkpoint import Checkpoint
 from barnabas.spark.archives.hadoop_files import HadoopFiles
-from barnabas.spark.archives.layout import DEAD_LETTERS
+from barnabas.spark.archives.layout import CHECKPOINT, DEAD_LETTERS
 from pipeline.admin import AdminError, TopicAdmin
 from pipeline.brokers import BrokerError, BrokerWatch
 from pipeline.decoding import Counts, Decoding
 from pipeline.options import topic_names
 from pipeline.ownership import Ownership
 from pipeline.progress import GroupProgress, ProgressPrinter
-from pipeline.publication import CHECKPOINT, Publisher
+from pipeline.publication import Publisher
 from pipeline.subscription import Subscription
 from pipeline.transforms import LAYOUT_COLUMNS, archive_rows, in_archive_order
 

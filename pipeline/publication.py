@@ -3,6 +3,7 @@
 An archive is a folder of Parquet files that any reader may list at any time, without an index:
 
     topic=T/day=YYYY-MM-DD/batch-<id>-<plan>-<number>.parquet   what readers see
+    topic=T/day=YYYY-MM-DD/_files                               which files those are, for `verify`: noted when they have been published
     _dead_letters/topic=T/day=…/batch-….parquet                 records that could not be decoded; readers skip names with _
     _staging/batch-<id>-<plan>-<attempt>/topic=T/day=…/…        files of one attempt of a batch, its dead letters in _dead_letters/ there
     _staging/batch-<id>-<plan>                                  a small file with the name of the chosen attempt
@@ -23,17 +24,15 @@ import re
 import uuid
 from collections.abc import Callable, Mapping, Set
 
-from barnabas.spark.archives.checkpoint import NO_BATCH, Checkpoint
+from barnabas.spark.archives.changes import changing
+from barnabas.spark.archives.checkpoint import Checkpoint
 from barnabas.spark.archives.hadoop_files import HadoopFiles
-from barnabas.spark.archives.layout import DEAD_LETTERS
+from barnabas.spark.archives.layout import DATA_PATTERN, DEAD_LETTERS, NO_BATCH, STAGING, data_file_of
+from barnabas.spark.archives.manifest import read_manifest, write_manifest
 from pipeline.errors import PipelineError
 
-STAGING = "_staging"
-CHECKPOINT = "_checkpoint"
 PLACES = ("", f"{DEAD_LETTERS}/")
 """Of topics' folders in an archive, and in an attempt."""
-PUBLISHED_PATTERN = "topic=*/day=*/batch-*.parquet"
-PUBLISHED_NAME = re.compile(r"/topic=([^/]+)/day=[^/]+/batch-(\d+)-[0-9a-f]+-\d+\.parquet$")
 
 
 class PublicationError(PipelineError):
@@ -61,12 +60,12 @@ class Publisher:
         committed = self._checkpoint.last_committed()
         unsettled: dict[int, list[str]] = {}
         topics: set[str] = set()
-        for path in (path for place in PLACES for path in self._files.glob(f"{self._root}/{place}{PUBLISHED_PATTERN}")):
-            match = PUBLISHED_NAME.search(path)
-            if match and int(match[2]) > committed:
-                unsettled.setdefault(int(match[2]), []).append(path)
-            elif match:
-                topics.add(match[1])
+        for path in (path for place in PLACES for path in self._files.glob(f"{self._root}/{place}{DATA_PATTERN}")):
+            what = data_file_of(path)
+            if what is not None and what.batch is not None and what.batch > committed:
+                unsettled.setdefault(what.batch, []).append(path)
+            elif what is not None:  # compact makes files of batches that are done
+                topics.add(what.topic)
         if max(unsettled, default=NO_BATCH) > committed + 1:
             raise PublicationError(
                 f"{self._root} holds batch {max(unsettled)}, but the checkpoint {self._checkpoint.folder} ends before batch "
@@ -92,13 +91,15 @@ class Publisher:
         batch = f"{_batch_prefix(batch_id)}{self._checkpoint.plan_digest(batch_id)}"
         decision = f"{self._staging}/{batch}"
         if not self._files.exists(decision):
-            self._remove_other_plans(batch_id)
+            with changing(self._files.local_path(self._root)):
+                self._remove_other_plans(batch_id)
             self._files.make_directories(self._staging)
             attempt = f"{batch}-{uuid.uuid4().hex}"
             write(f"{self._staging}/{attempt}")
             self._files.write_text(decision, attempt)
         attempt = self._files.read_text(decision)
-        self._move_files(f"{self._staging}/{attempt}", batch)
+        with changing(self._files.local_path(self._root)):
+            self._move_files(f"{self._staging}/{attempt}", batch)
         self._clean_staging(keep=batch)
 
     def _has_decided(self, batch_id: int) -> bool:
@@ -108,12 +109,15 @@ class Publisher:
 
     def _remove_other_plans(self, batch_id: int) -> None:
         for path in self._unsettled.get(batch_id, ()):
+            folder, _, name = path.rpartition("/")
+            noted = read_manifest(self._files, folder) or {}
+            if name in noted:
+                write_manifest(self._files, folder, {other: size for other, size in noted.items() if other != name})
             self._files.delete(path)
 
     def _move_files(self, attempt: str, batch: str) -> None:
         for place in PLACES:
-            folders = sorted({path.rsplit("/", 1)[0] for path in self._files.glob(f"{attempt}/{place}topic=*/day=*/*.parquet")})
-            for folder in folders:
+            for folder in self._files.glob(f"{attempt}/{place}topic=*/day=*"):
                 self._move_folder(folder, place, batch)
 
     def _move_folder(self, folder: str, place: str, batch: str) -> None:
@@ -123,6 +127,10 @@ class Publisher:
         for name in self._files.names(folder):
             if name.endswith(".parquet") and not name.startswith((".", "_")):
                 self._files.move(f"{folder}/{name}", f"{target}/{batch}-{_task_number(name)}.parquet")
+        # All files of the batch: a run that was killed may have moved some of them.
+        published = self._files.glob_files(f"{target}/{batch}-*.parquet")
+        noted = read_manifest(self._files, target) or {}
+        write_manifest(self._files, target, {**noted, **{file.path.rpartition("/")[2]: file.size_bytes for file in published}})
 
     def _clean_staging(self, keep: str) -> None:
         """Removes all attempts (the chosen one's files were moved) and the decisions of older batches. This batch's decision, `keep`, stays

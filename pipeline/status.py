@@ -19,6 +19,7 @@ from barnabas.spark.client.cluster import Cluster
 from barnabas.spark.client.fetching import LATEST, Isolation, list_offsets
 from barnabas.spark.client.security import read_security
 from pipeline.errors import PipelineError
+from pipeline.tables import table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -133,12 +134,7 @@ def to_lines(status: Status) -> list[str]:
         ends = " ".join(f"{number}:{offset}" for number, offset in sorted(each.archived_to.items()))
         row = (each.topic, f"{len(each.archived_to)}", f"{each.records:,}", f"{each.files:,}", f"{each.size_bytes:,}", days, ends)
         rows.append((*row, "-" if each.behind is None else f"{each.behind:,}") if is_asked else row)
-    return lines + _table(rows)
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return lines + table(rows)
 
 
 def _time_text(time_ms: int | None) -> str | None:

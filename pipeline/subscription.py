@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol
 
-from barnabas.spark.archives.checkpoint import NO_BATCH, Checkpoint
+from barnabas.spark.archives.checkpoint import Checkpoint
 from barnabas.spark.archives.hadoop_files import HadoopFiles
+from barnabas.spark.archives.layout import NO_BATCH
 from pipeline.errors import PipelineError
 from pipeline.options import topic_names
 

@@ -15,6 +15,9 @@ from typing import NamedTuple
 STAGING = "_staging"
 CHECKPOINT = "_checkpoint"
 DEAD_LETTERS = "_dead_letters"
+COMPACTION = "_compaction"
+PLAN = "plan"
+"""In a folder of COMPACTION: which files are to be moved."""
 DATA_PATTERN = "topic=*/day=*/*.parquet"
 NO_BATCH = -1
 _DATA_NAME = re.compile(r"/topic=([^/]+)/day=([^/]+)/(?:batch-(\d+)-[0-9a-f]+-\d+|compact-[0-9a-f]+-\d+)\.parquet$")
@@ -35,6 +38,11 @@ def data_file_of(path: str) -> DataFile | None:
     if found is None:
         return None
     return DataFile(unescaped(found[1]), found[2], None if found[3] is None else int(found[3]))
+
+
+def topic_of_folder(path: str) -> str:
+    """The topic of …/topic=T/day=D."""
+    return unescaped(path.rsplit("/", 2)[1].removeprefix("topic="))
 
 
 def batch_of_decision(name: str) -> int | None:
