@@ -53,6 +53,18 @@ def _status(arguments: argparse.Namespace) -> int:
     return run_status(arguments)
 
 
+def _verify(arguments: argparse.Namespace) -> int:
+    from pipeline.commands import run_verify
+
+    return run_verify(arguments)
+
+
+def _compact(arguments: argparse.Namespace) -> int:
+    from pipeline.commands import run_compact
+
+    return run_compact(arguments)
+
+
 def _require_libraries() -> None:
     """The pipeline is an extra: without its libraries, says how to get them."""
     for name in LIBRARIES:
@@ -102,6 +114,8 @@ def parser() -> argparse.ArgumentParser:
     _add_archive(commands.add_parser("archive", parents=[common], help="write topics to Parquet, every record once"))
     _add_replay(commands.add_parser("replay", parents=[common], help="write an archive back into a topic"))
     _add_status(commands.add_parser("status", parents=[common], help="what an archive holds, and how far it is"))
+    _add_verify(commands.add_parser("verify", parents=[common], help="compare an archive with its topics"))
+    _add_compact(commands.add_parser("compact", parents=[common], help="merge an archive's small files"))
     return made
 
 
@@ -148,14 +162,7 @@ def _add_archive(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--drop-raw", action="store_true", help="leave out the columns that are decoded; such an archive has no replay")
     command.add_argument("--allow-data-loss", action="store_true", help="go on where records were deleted before they were archived")
-    command.add_argument(
-        "--consumer-property",
-        type=_checked(options.consumer_property),
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="of Kafka's consumer; may be repeated",
-    )
+    _add_consumer_property(command)
     command.set_defaults(run=_archive)
 
 
@@ -181,6 +188,52 @@ def _add_status(command: argparse.ArgumentParser) -> None:
     command.add_argument("--checkpoint", metavar="DIR", help="where progress is kept (default: _checkpoint in the archive)")
     _add_output(command)
     command.set_defaults(run=_status)
+
+
+def _add_verify(command: argparse.ArgumentParser) -> None:
+    command.add_argument("archive", metavar="ARCHIVE", help="a folder or the URI of one")
+    command.add_argument("--topics", type=_checked(options.topic_list), metavar="A,B,…", help="these alone (default: all of the archive)")
+    command.add_argument("--checkpoint", metavar="DIR", help="where progress is kept (default: _checkpoint in the archive)")
+    command.add_argument(
+        "--limit",
+        type=_checked(options.count),
+        default=1000,
+        metavar="N",
+        help="how many findings are printed (default: 1000)",
+    )
+    _add_consumer_property(command)
+    _add_output(command)
+    command.set_defaults(run=_verify)
+
+
+def _add_consumer_property(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--consumer-property",
+        type=_checked(options.consumer_property),
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="of Kafka's consumer; may be repeated",
+    )
+
+
+def _add_compact(command: argparse.ArgumentParser) -> None:
+    command.add_argument("archive", metavar="ARCHIVE", help="a folder or the URI of one")
+    command.add_argument(
+        "--older-than",
+        type=_checked(options.age_days),
+        default=0,
+        metavar="7d",
+        help="days that have ended so long ago (default: 0d, all that have ended)",
+    )
+    command.add_argument(
+        "--target-size",
+        type=_checked(options.size_bytes),
+        default=options.size_bytes("256MB"),
+        metavar="SIZE",
+        help="of the files that are made; files of half of it or more stay (default: 256MB)",
+    )
+    command.set_defaults(run=_compact)
 
 
 def _add_output(command: argparse.ArgumentParser) -> None:

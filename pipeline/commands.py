@@ -10,18 +10,22 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from barnabas.spark.archives.compaction import Compacted, compact
 from barnabas.spark.archives.hadoop_files import HadoopFiles
 from barnabas.spark.archives.local_files import LocalFiles, local_path_of
+from barnabas.spark.archives.verification import verify
 from pipeline.archive import ArchiveJob, Stop, archive, to_stderr
 from pipeline.brokers import require_topics
 from pipeline.decoding import Decoding
 from pipeline.driver import Driver
 from pipeline.errors import PipelineError, UsageError
+from pipeline.findings import findings_json, findings_lines
 from pipeline.options import (
     DEFAULT_SERVERS,
     FIXED_CONSUMER_PROPERTIES,
@@ -113,6 +117,50 @@ def run_status(arguments: argparse.Namespace) -> int:
     for file in status.damaged:
         to_stderr(f"{file.path} cannot be read: {file.reason}")
     return 1 if status.damaged else 0
+
+
+def run_verify(arguments: argparse.Namespace) -> int:
+    """Exit code 1 if something is wrong with the archive."""
+    servers = _servers(arguments)
+    properties = client_properties(arguments.command_config, arguments.consumer_property, FIXED_CONSUMER_PROPERTIES)
+    require_java(os.environ)
+    require_topics(servers, properties, ())
+    kafka = {**{f"kafka.{name}": text for name, text in properties.items()}, "kafka.bootstrap.servers": servers}
+    with _session(arguments, "barnabas verify", say=to_stderr) as spark:
+        found = verify(
+            spark,
+            arguments.archive,
+            kafka,
+            topics=None if arguments.topics is None else topic_names(arguments.topics),
+            checkpoint=arguments.checkpoint,
+            source="kafka",
+            findings_limit=arguments.limit,
+        )
+    _print_line(findings_json(found) if arguments.output == "json" else "\n".join(findings_lines(found, arguments.archive)))
+    return 0 if found.is_whole else 1
+
+
+def run_compact(arguments: argparse.Namespace) -> int:
+    before_day = (datetime.now(UTC) - timedelta(days=arguments.older_than)).strftime("%Y-%m-%d")
+    local = local_path_of(arguments.archive)
+    if local is not None and not os.path.isdir(local):
+        raise PipelineError(f"{arguments.archive} does not exist")
+    require_java(os.environ)
+    done: list[Compacted] = []
+
+    def say(folder: Compacted) -> None:
+        done.append(folder)
+        _print_line(f"{folder.topic} {folder.day}: {folder.files_before:,} files became {folder.files_after:,}, {folder.records:,} records")
+
+    with _session(arguments, "barnabas compact") as spark:
+        try:
+            compact(spark, arguments.archive, before_day=before_day, target_bytes=arguments.target_size, say=say)
+        except BaseException:
+            to_stderr(f"{len(done)} folders are done and stay so; the same command goes on with the rest")
+            raise
+    before, after = sum(each.files_before for each in done), sum(each.files_after for each in done)
+    _print_line(f"done: {before:,} files became {after:,} in {len(done)} folders" if done else "done: there is nothing to merge")
+    return 0
 
 
 def _named_servers(arguments: argparse.Namespace) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -78,6 +79,22 @@ def seconds(text: str) -> float:
         return _above_zero(text, float(text))
     except ValueError:
         return _above_zero(text, None)
+
+
+def age_days(text: str) -> int:
+    """The days in `7d`."""
+    number = text.removesuffix("d")
+    if number == text or not number.isdecimal():
+        raise UsageError(f"{text} is not a number of days such as 7d")
+    return int(number)
+
+
+def size_bytes(text: str) -> int:
+    """The bytes in `256MB`; a MB is 1024 KB."""
+    found = re.fullmatch(r"(\d+)(KB|MB|GB)", text.strip().upper())
+    if found is None or not int(found[1]):
+        raise UsageError(f"{text} is not a size such as 256MB")
+    return int(found[1]) << {"KB": 10, "MB": 20, "GB": 30}[found[2]]
 
 
 def start_position(text: str) -> str | int:

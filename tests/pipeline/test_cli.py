@@ -78,6 +78,8 @@ def run(arguments: list[str]) -> int:
         ([*ARCHIVE, "--consumer-property", "isolation.level=read_uncommitted"], "is the job's own to set"),
         ([*REPLAY, "--producer-property", "acks=1"], "is the job's own to set"),
         ([*REPLAY, "--log-level", "LOUD"], "LOUD is none of"),
+        (["pipeline", "compact", "x", "--older-than", "7"], "7 is not a number of days such as 7d"),
+        (["pipeline", "compact", "x", "--target-size", "0MB"], "0MB is not a size such as 256MB"),
     ],
 )
 def test_bad_usage_is_named_and_exits_with_2(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:

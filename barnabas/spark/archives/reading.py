@@ -37,8 +37,8 @@ class DamagedFile(BarnabasError):  # noqa: N818 - it is found, and is not raised
 
 
 def read_records(spark: SparkSession, archive: str, *, except_files: Iterable[str] = ()) -> DataFrame:
-    """All records, in the columns of SCHEMA, whose types hold whatever the session infers. The checksums of pages are checked. No file is
-    opened before an action. `except_files` are whole paths."""
+    """All records, in the columns of SCHEMA, whose types hold whatever the session infers; a column that the files do not have is null. The
+    checksums of pages are checked. No file is opened before an action. `except_files` are whole paths."""
     reader = spark.read.schema(SCHEMA).option("parquet.page.verify-checksum.enabled", "true").option("basePath", archive)
     rows = reader.parquet(archive)
     # Spark leaves files out by one spelling of their path, before it opens them, and rows by another.

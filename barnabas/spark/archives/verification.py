@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -23,7 +25,7 @@ from ..client.fetching import EARLIEST, LATEST, Isolation, list_offsets
 from ..client.security import read_security
 from .checkpoint import Checkpoint
 from .hadoop_files import HadoopFiles
-from .layout import CHECKPOINT, COMPACTION, PLAN, STAGING, batch_of_decision, data_file_of, topic_of_folder
+from .layout import CHECKPOINT, COMPACTION, DEAD_LETTERS, PLAN, STAGING, batch_of_decision, data_file_of, topic_of_folder
 from .local_files import Files, local_path_of
 from .manifest import read_manifest
 from .reading import ArchiveError, despite_damage, read_records
@@ -103,7 +105,9 @@ def verify(
     progress = Checkpoint(HadoopFiles(spark, checkpoint or root), checkpoint or f"{root}/{CHECKPOINT}")
     last = progress.last_committed()
     begins, ends = progress.begins(), progress.ends_at(last)
-    folders = files.glob(f"{root}/topic=*/day=*")
+    dead_letters = files.glob(f"{root}/{DEAD_LETTERS}/topic=*/day=*")
+    has_dead_letters = bool(dead_letters)
+    folders = files.glob(f"{root}/topic=*/day=*") + dead_letters
     there = {topic_of_folder(folder) for folder in folders} | ends.keys()
     if not there:
         raise ArchiveError(f"{archive} is no archive: it has neither records nor a checkpoint")
@@ -112,13 +116,16 @@ def verify(
         raise ArchiveError(f"{archive} has no topic {unknown[0]}")
     found = list(_file_findings(files, root, [folder for folder in folders if topic_of_folder(folder) in chosen], last))
     cluster = open_cluster(kafka.get(SERVERS, ""), read_security(kafka))
+    left_out = _left_out(spark, [file.path for folder in folders[:1] for file in files.glob_files(f"{folder}/*.parquet")])
 
     def compare(except_files: Iterable[str]) -> tuple[dict[str, int], list[Finding]]:
         rows = read_records(spark, root, except_files=except_files)
+        if has_dead_letters:
+            rows = rows.unionByName(read_records(spark, f"{root}/{DEAD_LETTERS}", except_files=except_files))
         rows = rows if topics is None else rows.where(F.col("topic").isin(sorted(chosen)))
         extent = _extent_of(rows, begins, {topic: offsets for topic, offsets in ends.items() if topic in chosen})
         bounds = _bounds(cluster, *extent, known=_topic_ids(files, root), archive=archive)
-        judged = _judged(spark, rows, bounds, _topic_rows(spark, source, kafka, bounds))
+        judged = _judged(spark, rows, bounds, _topic_rows(spark, source, kafka, bounds), left_out)
         return _findings(judged, findings_limit)
 
     (counts, of_records), damaged = despite_damage(compare)
@@ -239,21 +246,32 @@ def _topic_rows(spark: SparkSession, source: str, kafka: Mapping[str, str], boun
 # -- records -------------------------------------------------------------------------------------------------------------
 
 
-def _fingerprint() -> Column:
+def _left_out(spark: SparkSession, paths: Sequence[str]) -> set[str]:
+    """The raw columns that an archive with typed ones does not have, by the newest of these files that can be read."""
+    for path in reversed(paths):
+        try:
+            return {"key", "value"} - set(spark.read.parquet(path).columns)
+        except (PySparkException, Py4JJavaError):
+            continue  # it is damaged, which is found later
+    return set()
+
+
+def _fingerprint(left_out: set[str]) -> Column:
     """A hash of what is archived of a record. Spark's hash passes over nulls, so each has a flag."""
     headers = F.coalesce("headers", F.array().cast("array<struct<key: string, value: binary>>"))
     flagged = F.transform(headers, lambda header: F.struct(header["key"], header["value"].isNull(), header["value"]))
-    return F.xxhash64(F.col("key").isNull(), "key", F.col("value").isNull(), "value", flagged, F.unix_millis("timestamp"))
+    raw = [part for name in ("key", "value") if name not in left_out for part in (F.col(name).isNull(), F.col(name))]
+    return F.xxhash64(*raw, flagged, F.unix_millis("timestamp"))
 
 
-def _judged(spark: SparkSession, rows: DataFrame, bounds: Sequence[Bounds], topic_rows: DataFrame | None) -> DataFrame:
+def _judged(spark: SparkSession, rows: DataFrame, bounds: Sequence[Bounds], topic_rows: DataFrame | None, left_out: set[str]) -> DataFrame:
     """A row for each offset of the archive or the topic: topic, partition, offset, kind."""
     nothing = F.lit(None).cast("long")
     place = ["topic", "partition", "offset"]
-    archived = rows.select(*place, _fingerprint().alias("archived"), nothing.alias("kept"))
+    archived = rows.select(*place, _fingerprint(left_out).alias("archived"), nothing.alias("kept"))
     whole = archived
     if topic_rows is not None:
-        whole = archived.unionByName(topic_rows.select(*place, nothing.alias("archived"), _fingerprint().alias("kept")))
+        whole = archived.unionByName(topic_rows.select(*place, nothing.alias("archived"), _fingerprint(left_out).alias("kept")))
     limits = spark.createDataFrame(list(bounds), "topic string, partition int, start long, end long, archive_end long")
     per_offset = (
         whole.groupBy(*place)
