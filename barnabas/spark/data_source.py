@@ -8,6 +8,7 @@ Source: pyspark.sql.datasource, pyspark.sql.worker (4.0.0).
 
 from __future__ import annotations
 
+import importlib.util
 import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,6 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamReader,
     DataSourceStreamWriter,
     InputPartition,
     WriterCommitMessage,
@@ -32,8 +32,8 @@ from .sink.rows import check_schema
 from .source import offsets as positions
 from .source import options as source_options
 from .source.options import SourceOptions
-from .source.planner import StreamPlanner
-from .source.reading import Range, ranges_between, read_range
+from .source.reading import ranges_between, read_range
+from .stream_reader import OffsetRange, StreamReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,7 +71,7 @@ class DefaultSource(DataSource):
         return BatchReader(source_options.read_options(self.options))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 (Spark's name)
-        return StreamReader(source_options.read_options(self.options))
+        return _stream_reader_class()(source_options.read_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         options = read_options({key: text for key, text in self.options.items() if key.lower() != "id"}, sink=f"write-{uuid.uuid4()}")
@@ -82,13 +82,6 @@ class DefaultSource(DataSource):
         options = read_options(self.options)
         _check(schema, options)
         return StreamWriter(options, protocol.recover(options) if self._is_planning else None)
-
-
-class OffsetRange(InputPartition):
-    """What one task reads."""
-
-    def __init__(self, part: Range) -> None:
-        self.part = part
 
 
 class BatchReader(DataSourceReader):
@@ -102,30 +95,6 @@ class BatchReader(DataSourceReader):
         start = positions.starting_offsets(cluster, self._options, default=EARLIEST)
         end = positions.ending_offsets(cluster, self._options)
         return [OffsetRange(part) for part in ranges_between(start, end, self._options, cluster)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, OffsetRange)
-        return read_range(self._options, partition.part)
-
-
-class StreamReader(DataSourceStreamReader):
-    """`spark.readStream`: from startingOffsets (latest) on. One object, in one process of the driver, plans all batches of a query."""
-
-    def __init__(self, options: SourceOptions) -> None:
-        self._options = options
-        self._planner = StreamPlanner(options)
-
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
-        return positions.to_json(self._planner.initial_offsets())
-
-    def latestOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
-        return positions.to_json(self._planner.latest_offsets())
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
-        return [OffsetRange(part) for part in self._planner.ranges(positions.from_json(start), positions.from_json(end))]
-
-    def commit(self, end: dict[str, Any]) -> None:
-        self._planner.commit(positions.from_json(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
@@ -165,6 +134,15 @@ class StreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803
         protocol.abort(self._options, batchId, _written(messages))
+
+
+def _stream_reader_class() -> type[StreamReader]:
+    """Which reader this pyspark can use."""
+    if importlib.util.find_spec("pyspark.sql.streaming.datasource") is None:
+        return StreamReader
+    from .admission import AdmissionReader
+
+    return AdmissionReader
 
 
 def _check(schema: StructType, options: SinkOptions) -> None:

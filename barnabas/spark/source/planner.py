@@ -1,9 +1,10 @@
 """Plans the batches of a stream, and notes its progress in a group.
 
-Spark 4.0 asks for the latest offsets without telling where the stream stands: of a new query it asks only then where it begins, and after
-a restart nobody knows it here before the first batch is planned. With maxOffsetsPerTrigger the group then says where: before a batch may
-begin, its end is noted there, beside what has been read. The stream stands at the newest noted end, or before it if Spark has not begun
-that batch; what is planned from it is never behind the stream, as long as the notes are this query's and the newest.
+Spark 4.0 and 4.1 ask for the latest offsets without telling where the stream stands: of a new query they ask only then where it begins, and
+after a restart nobody knows it here before the first batch is planned. With maxOffsetsPerTrigger the group then says where: before a batch
+may begin, its end is noted there, beside what has been read. The stream stands at the newest noted end, or before it if Spark has not begun
+that batch; what is planned from it is never behind the stream, as long as the notes are this query's and the newest. From 4.2 on Spark
+tells it (`next_offsets`), and no note is needed.
 
     offset      where the batches that are done end
     metadata    `planned=<offset>`: where the batch ends that may have begun; written with maxOffsetsPerTrigger only
@@ -42,6 +43,7 @@ class StreamPlanner:
         self._options = options
         self._initial: Offsets | None = None
         self._planned: Offsets | None = None  # the end of the batch that was planned last; where the stream begins before the first one
+        self._target: Offsets | None = None  # of availableNow: no batch ends behind it
         self._group = None if options.group is None else _Group(options, options.group)
 
     def initial_offsets(self) -> Offsets:
@@ -69,6 +71,19 @@ class StreamPlanner:
         if group is not None and not group.note_planned(self._planned, end):
             return _held(begun, end)
         return end
+
+    def next_offsets(self, start: Offsets, limit: int | None) -> Offsets:
+        """Where the batch ends that begins at `start`, for a Spark that says so. All before `start` has been read."""
+        end = positions.latest_offsets(self._options.open(), self._options)
+        if self._group is not None:
+            self._group.note_read(start)
+        if self._target is not None:
+            end = _bounded(start, end, self._target)
+        return end if limit is None else positions.limited(start, end, limit)
+
+    def end_here(self) -> None:
+        """The stream ends where the topics end now."""
+        self._target = positions.latest_offsets(self._options.open(), self._options)
 
     def ranges(self, start: Offsets, end: Offsets) -> list[Range]:
         """The ranges of a batch. DataLossError if it ends before it begins."""
@@ -187,3 +202,15 @@ def _held(begun: Offsets, end: Offsets) -> Offsets:
         topic: TopicOffsets(told.topic_id, {number: places.get((topic, number), offset) for number, offset in told.offsets.items()})
         for topic, told in end.items()
     }
+
+
+def _bounded(start: Offsets, end: Offsets, target: Offsets) -> Offsets:
+    """`end`, but nowhere behind `target`, nor before `start`; without partitions that are newer than the target."""
+    begun, last = _places(start), _places(target)
+    bounded: Offsets = {}
+    for topic, told in end.items():
+        known = {number: min(offset, last[topic, number]) for number, offset in told.offsets.items() if (topic, number) in last}
+        if known:
+            offsets = {number: max(offset, begun.get((topic, number), offset)) for number, offset in known.items()}
+            bounded[topic] = TopicOffsets(told.topic_id, offsets)
+    return bounded

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
+import sys
 from collections.abc import Iterator
+from dataclasses import make_dataclass
+from types import ModuleType
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -14,7 +18,7 @@ import barnabas
 from barnabas.spark.client.cluster import Cluster
 from barnabas.spark.errors import OptionError
 from barnabas.spark.progress import Progress, offsets_of
-from barnabas.spark.source.offsets import DataLossError, Offsets
+from barnabas.spark.source.offsets import DataLossError, Offsets, from_json
 from barnabas.spark.source.options import SourceOptions, read_options
 from barnabas.spark.source.planner import StreamPlanner
 
@@ -121,6 +125,59 @@ def test_after_a_restart_the_limit_counts_from_the_planned_end(broker: barnabas.
     restarted.latest_offsets()
     assert committed(admin, topic) == ALL + 3 * PER_TRIGGER
     assert total(StreamPlanner(options).latest_offsets()) == 2 * ALL
+
+
+def test_a_spark_that_says_where_it_stands_is_limited_in_the_first_batch_too(
+    broker: barnabas.Broker, admin: AdminClient, topic: str
+) -> None:
+    """As pyspark does from 4.2 on. After a restart nothing is needed from the group."""
+    options = options_of(broker, topic, maxOffsetsPerTrigger=str(PER_TRIGGER))
+    planner = StreamPlanner(options)
+    start = planner.initial_offsets()
+
+    first = planner.next_offsets(start, PER_TRIGGER)
+    assert sum(part.end - part.start for part in planner.ranges(start, first)) == PER_TRIGGER
+    second = StreamPlanner(options).next_offsets(first, PER_TRIGGER)
+
+    assert (total(first), total(second)) == (PER_TRIGGER, 2 * PER_TRIGGER)
+    assert committed(admin, topic) == PER_TRIGGER
+    assert total(planner.next_offsets(second, None)) == ALL
+
+
+def test_available_now_ends_where_the_topic_ended_and_not_before_it_begins(broker: barnabas.Broker, topic: str) -> None:
+    planner = StreamPlanner(options_of(broker, topic))
+    start = planner.initial_offsets()
+    planner.end_here()
+    fill(broker, topic)
+    beyond = StreamPlanner(options_of(broker, topic, startingOffsets="latest")).initial_offsets()
+
+    end = planner.next_offsets(start, PER_TRIGGER)
+    while end != start:
+        start, end = end, planner.next_offsets(end, PER_TRIGGER)
+
+    assert total(end) == ALL
+    assert planner.next_offsets(beyond, None) == beyond
+
+
+def test_the_reader_for_newer_sparks_takes_start_and_limit(broker: barnabas.Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With classes in the place of pyspark.sql.streaming.datasource (4.2), which the pyspark of the tests lacks."""
+    module = ModuleType("pyspark.sql.streaming.datasource")
+    for name in ("ReadLimit", "ReadAllAvailable", "SupportsTriggerAvailableNow"):
+        setattr(module, name, type(name, (), {}))
+    module.ReadMaxRows = make_dataclass("ReadMaxRows", ["max_rows"])  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.delitem(sys.modules, "barnabas.spark.admission", raising=False)
+    admission = importlib.import_module("barnabas.spark.admission")
+    monkeypatch.delitem(sys.modules, "barnabas.spark.admission")
+    reader = admission.AdmissionReader(options_of(broker, topic, maxOffsetsPerTrigger=str(PER_TRIGGER)))
+
+    start = reader.initialOffset()
+    limit = reader.getDefaultReadLimit()
+    end = reader.latestOffset(start, limit)
+
+    assert limit.max_rows == PER_TRIGGER
+    assert sum(each.part.end - each.part.start for each in reader.partitions(start, end)) == PER_TRIGGER
+    assert total(from_json(reader.latestOffset(end, module.ReadAllAvailable()))) == ALL  # type: ignore[attr-defined]
 
 
 def test_offsets_that_were_set_by_hand_limit_nothing(broker: barnabas.Broker, admin: AdminClient, topic: str) -> None:
