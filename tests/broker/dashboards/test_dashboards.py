@@ -1,4 +1,4 @@
-"""Public dashboards' queries against one broker and against three: every query that a broker can answer is answered."""
+"""The queries of public dashboards and of our own, against one broker and against three: all that a broker can answer are answered."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tests.support.prometheus import Prometheus
 from tests.support.sources import ROOT
 
 PUBLIC = Path(__file__).parent / "public"
+OWN = ROOT / "config" / "grafana" / "dashboards"
 TOPIC, GROUP, PARTITIONS, RECORDS, READ = "orders", "readers", 3, 60, 30
 NEW_GROUP = "all-readers"
 """Of KIP-848, in the cluster of three; it has read everything."""
@@ -33,6 +34,10 @@ VARIABLES = {
     "kubernetes_namespace": "test", "strimzi_cluster_name": CLUSTER_NAME, "kafka_broker": ".*", "kraft_node": ".*", "kafka_topic": ".+",
     "kafka_partition": ".*", "consumergroup": ".*", "topic": ".*", "job": "kafka", "instance": CLUSTER_NAME,
 }  # fmt: skip
+LABEL_VALUES = re.compile(r"label_values\((.*), \w+\)")
+WITHOUT_SERIES = ("kafka_network_requestmetrics_errors_total",)
+"""What has no series until it happens."""
+
 Targets = dict[str, dict[str, str]]
 """The labels of each metrics listener's scrape."""
 
@@ -40,6 +45,17 @@ Targets = dict[str, dict[str, str]]
 def queries(name: str) -> list[tuple[str, str]]:
     """A public dashboard's panels and queries."""
     return [(each["panel"], each["query"]) for each in json.loads((PUBLIC / f"{name}.json").read_text())["queries"]]
+
+
+def own_queries() -> list[tuple[str, str]]:
+    """The panels and queries of our own dashboards, and their variables."""
+    found = []
+    for path in OWN.glob("*.json"):
+        dashboard = json.loads(path.read_text())
+        found += [(f"{path.stem}: {panel['title']}", target["expr"]) for panel in dashboard["panels"] for target in panel["targets"]]
+        variables = [(each["name"], LABEL_VALUES.fullmatch(each["query"])) for each in dashboard["templating"]["list"]]
+        found += [(f"{path.stem}: ${name}", query[1]) for name, query in variables if query is not None]
+    return found
 
 
 def labels_of(node_id: int) -> dict[str, str]:
@@ -105,6 +121,15 @@ def scrape(targets: Targets) -> dict[str, list[Mapping[str, str]]]:
 
 
 @pytest.mark.parametrize("servers", ["single", "three"])
+def test_every_query_of_our_own_dashboards_finds_its_series(servers: str, request: pytest.FixtureRequest) -> None:
+    samples = scrape(request.getfixturevalue(servers))
+
+    unanswered = {panel: missing(with_variables(query, VARIABLES), samples) for panel, query in own_queries()}
+
+    assert {panel: names for panel, names in unanswered.items() if set(names) - set(WITHOUT_SERIES)} == {}
+
+
+@pytest.mark.parametrize("servers", ["single", "three"])
 def test_every_query_of_public_dashboards_that_a_broker_can_answer_finds_its_series(servers: str, request: pytest.FixtureRequest) -> None:
     samples = scrape(request.getfixturevalue(servers))
 
@@ -135,12 +160,15 @@ CONFLUENT = (
 """Of the dashboard kafka-cluster.json in github.com/confluentinc/jmx-monitoring-stacks, what this broker has."""
 
 
-def test_prometheus_answers_the_queries_of_public_dashboards(three: Targets, tmp_path: Path) -> None:
+def test_prometheus_answers_the_queries_of_all_dashboards(three: Targets, tmp_path: Path) -> None:
     with Prometheus(tmp_path, three, relabelling=relabelling()) as prometheus:
         for dashboard in PUBLIC.glob("*.json"):
             for _, query in queries(dashboard.stem):
                 if not is_foreign(query):
                     assert prometheus.wait_for(with_variables(query, VARIABLES))
+        for _, query in own_queries():
+            if not any(name in query for name in WITHOUT_SERIES):
+                assert prometheus.wait_for(with_variables(query, VARIABLES))
         for name in CONFLUENT:
             prometheus.wait_for(f'count(count by (broker) ({name}{{job="renamed"}})) == 3')
         for expression, value in {
