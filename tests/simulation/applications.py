@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
@@ -16,7 +17,7 @@ from tests.simulation.consumers import Consumer
 from tests.simulation.history import Key
 from tests.simulation.transaction_ledger import TransactionLedger
 from tests.simulation.transaction_watch import TransactionWatch
-from tests.simulation.transactional import OFFSET_FETCH_VERSION, TRANSACTION_VERSION_FEATURE, TransactionalClient
+from tests.simulation.transactional import FIND_VERSION, OFFSET_FETCH_VERSION, TRANSACTION_VERSION_FEATURE, TransactionalClient
 from tests.support.history_checker import Position
 
 LIFE_MEAN_S = 0.8
@@ -111,6 +112,10 @@ class OffsetReader(Client):
                 found[key] = max(each.committed_offset, 0)
                 self._ledger.saw_committed_offset(self.name, key, found[key], self.now_s)
         return found
+
+    async def find_coordinator(self) -> None:
+        """As each client of a group begins; who is the first makes __consumer_offsets. Raises LostError."""
+        await self.ask(FindCoordinatorRequest(key=self._group, key_type=0), FIND_VERSION, self.draw.choice(self._addresses))
 
 
 class MarkerRepeater(Client):

@@ -164,7 +164,9 @@ class TransactionWorld(World):
                 ends = [(key, await stable.end_offset(key), await everything.end_offset(key)) for key in self.keys]
                 is_open = [end for end in ends if end[1] != end[2]]
                 committed = await offsets.read(require_stable=True)
-                if not is_open and committed is not None:
+                if committed is None:
+                    await offsets.find_coordinator()  # the faults may have ended before anybody did
+                elif not is_open:
                     break
             except LostError:
                 pass
