@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from barnabas.cli.errors import NotUnderstoodError
+from barnabas.cli.oauthbearer_properties import OAUTHBEARER, is_read, of_oauthbearer
 from broker.security.tls import pem
 from broker.security.tls.files import read_store_file
 from broker.security.tls.stores import load_key, load_trust
@@ -23,10 +24,20 @@ from protocol.sasl.exchange import SaslPropertyError
 JAAS = "sasl.jaas.config"
 SECRETS = frozenset(
     {"sasl.password", JAAS, "ssl.key.password", "ssl.keystore.password", "ssl.truststore.password", "ssl.key.pem", "ssl.keystore.key"}
-    | {"sasl.oauthbearer.client.secret", "sasl.oauthbearer.config"}
+    | {"sasl.oauthbearer.client.secret", "sasl.oauthbearer.config", "sasl.oauthbearer.client.credentials.client.secret"}
 )
 """Whose values are shown nowhere and taken from no argument."""
-OF_JAVA = ("ssl.truststore.", "ssl.keystore.type", "ssl.keystore.key", "ssl.keystore.certificate", JAAS, "key.", "value.", "sasl.login.")
+OF_JAVA = (
+    "ssl.truststore.",
+    "ssl.keystore.type",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate",
+    JAAS,
+    "key.",
+    "value.",
+    "sasl.login.",
+    "sasl.oauthbearer.client.credentials.",
+)
 """How the properties begin that only a Java client has: a file with one of them is a Java client's."""
 SHARED = frozenset({
     "acks", "auto.offset.reset", "batch.size", "bootstrap.servers", "client.id", "client.rack", "compression.type", "enable.auto.commit",
@@ -75,10 +86,13 @@ def _of_java(texts: Mapping[str, str]) -> ClientProperties:
         settings |= _tls(texts, is_of_sasl=protocol == "SASL_SSL")
     if protocol.startswith("SASL_"):
         settings |= _login(texts)
-    read |= {key for key in texts if key.startswith("ssl.")} | {JAAS}
+    is_by_token = texts.get("sasl.mechanism", "").upper() == OAUTHBEARER
+    read |= {key for key in texts if key.startswith("ssl.") or (is_by_token and is_read(key))} | {JAAS}
     unread = tuple(sorted(set(texts) - read))
     if refused := [key for key in unread if key.startswith("sasl.")]:
-        raise NotUnderstoodError(f"{', '.join(refused)}: a login is by PLAIN or SCRAM; by OAUTHBEARER with librdkafka's names")
+        raise NotUnderstoodError(
+            f"{', '.join(refused)}: a login is by PLAIN, SCRAM or OAUTHBEARER, and this has no counterpart in librdkafka"
+        )
     return ClientProperties(dict(texts), settings, unread)
 
 
@@ -108,6 +122,8 @@ def _login(texts: Mapping[str, str]) -> dict[str, str]:
         entry = jaas.parse(texts[JAAS])
     except SaslPropertyError as e:
         raise NotUnderstoodError(str(e)) from e
+    if texts.get("sasl.mechanism", "").upper() == OAUTHBEARER:
+        return of_oauthbearer(texts, entry)
     if entry.options.get("tokenauth", "").lower() == "true":
         raise NotUnderstoodError(f"{JAAS}: librdkafka has no delegation tokens")
     return {"sasl.username": entry.options.get("username", ""), "sasl.password": entry.options.get("password", "")}

@@ -20,7 +20,7 @@ TIMESTAMP_TYPES = (None, "CreateTime", "LogAppendTime")
 """By librdkafka's codes; the first is for records of the oldest format, which have none."""
 FIELDS = frozenset({"topic", "partition", "offset", "timestamp", "timestamp_type", "key", "key_base64", "value", "value_base64", "headers"})
 BASE64 = "_base64"
-_dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class JsonRecord(NamedTuple):
@@ -31,22 +31,6 @@ class JsonRecord(NamedTuple):
     headers: list[tuple[str, str | bytes | None]]
     partition: int | None
     timestamp_ms: int | None
-
-
-def to_line(message: Any) -> str:
-    """A message of librdkafka, without the line's end."""
-    kind, timestamp_ms = message.timestamp()
-    fields: dict[str, Any] = {
-        "topic": message.topic(),
-        "partition": message.partition(),
-        "offset": message.offset(),
-        "timestamp": timestamp_ms if kind else None,
-        "timestamp_type": TIMESTAMP_TYPES[kind],
-    }
-    put(fields, "key", message.key())
-    put(fields, "value", message.value())
-    fields["headers"] = [_header(name, value) for name, value in message.headers() or ()]
-    return _dump(fields)
 
 
 def from_line(line: bytes) -> JsonRecord:
@@ -71,7 +55,7 @@ def from_line(line: bytes) -> JsonRecord:
     )
 
 
-def _header(name: str, value: bytes | None) -> dict[str, Any]:
+def header_fields(name: str, value: bytes | None) -> dict[str, Any]:
     header: dict[str, Any] = {"key": name}
     put(header, "value", value)
     return header

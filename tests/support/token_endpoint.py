@@ -42,6 +42,7 @@ class TokenEndpoint:
 
             def _send(self, status: int, body: bytes) -> None:
                 self.send_response(status)
+                self.send_header("Content-Type", "application/json")  # librdkafka reads nothing else
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from barnabas.cli import record_json
+from barnabas.cli.consume.json_lines import to_lines
 from barnabas.cli.errors import NotUnderstoodError
 from barnabas.cli.output import CONTROL
 
@@ -44,7 +44,7 @@ def plain(messages: Sequence[Any]) -> bytes:
 
 def as_json(messages: Sequence[Any]) -> bytes:
     """An object a line (record_json.py)."""
-    return "".join([record_json.to_line(message) + "\n" for message in messages]).encode()
+    return to_lines(messages).encode()
 
 
 def formatted(text: str) -> Write:
