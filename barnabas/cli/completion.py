@@ -11,7 +11,7 @@ from barnabas.cli import verbs
 from barnabas.cli.errors import DONE
 
 SHELLS = ("bash", "zsh", "fish")
-OF_THE_BROKER = ("format", "health", "pipeline", "random-uuid", "secure", "serve")
+OF_THE_BROKER = ("doctor", "format", "health", "pipeline", "random-uuid", "secure", "serve")
 """Commands of broker/cli/main.py."""
 
 BASH = """\

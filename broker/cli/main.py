@@ -1,6 +1,7 @@
 """The `barnabas` command: picks the subcommand and turns the errors that a person can mend into one line on stderr.
 
-Exit codes: 0 done, 1 it failed, 2 bad usage. Subcommands are imported when they run, so that `serve` pays for nothing else.
+Exit codes: 0 done, 1 it failed, 2 bad usage, 4 the doctor has found a problem. Subcommands are imported when they run, so that `serve` pays
+for nothing else.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ usage: barnabas COMMAND …
   serve         run the broker in the foreground
   cluster       run a cluster on this machine, or show a cluster's state
   health        ask a node whether it answers: the container image's health check
+  doctor        look at a configuration, a data folder and this machine, and say what to change
   secure        make a secured broker or cluster, and its users
   format        prepare empty log directories for a cluster id
   random-uuid   print a new cluster id
@@ -75,6 +77,10 @@ def _run(command: str, rest: list[str]) -> int:
         from broker.cli.health import health
 
         return health(rest)
+    if command == "doctor":
+        from broker.cli.doctor import doctor
+
+        return doctor(rest)
     if command == "secure":
         from broker.cli.secure import secure
 
