@@ -11,7 +11,7 @@ COPY pipeline pipeline
 COPY protocol protocol
 COPY storage storage
 RUN python -m venv /opt/barnabas \
-    && PIP_CONSTRAINT=/src/constraints.txt /opt/barnabas/bin/pip install --no-cache-dir --compile '.[cli]' \
+    && PIP_CONSTRAINT=/src/constraints.txt /opt/barnabas/bin/pip install --no-cache-dir --compile '.[console]' \
     && /opt/barnabas/bin/python -m compileall -q /opt/barnabas/lib \
     && cp config/container.properties config/entrypoint.sh config/kafka-tool.sh /opt/barnabas/
 

@@ -105,7 +105,8 @@ $(VENV)/.created:
 
 $(VENV)/.dependencies: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "Installing Barnabas's dependencies into $(VENV) …"
-	@$(PIP) hatchling $$($(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*p["dependencies"], *p["optional-dependencies"]["cli"])')
+	@$(PIP) hatchling $$($(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	print(*p["dependencies"], *p["optional-dependencies"]["cli"], *(name for name in p["optional-dependencies"]["console"] if not name.startswith("barnabas[")))')
 	@touch $@
 
 # The wheel, as users get it; pip compiles its .pyc files, without which a start takes 0.7 s.
@@ -116,5 +117,5 @@ $(VENV)/.installed: $(VENV)/.dependencies $(SOURCES)
 $(VENV)/.test-dependencies: $(VENV)/.dependencies
 	@echo "Installing the test dependencies (pyspark is large) …"
 	@$(PIP) $$($(BIN)/python -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
-	print(*(name for extra in ("pipeline", "cli", "test") for name in extras[extra] if not name.startswith("barnabas[")))')
+	print(*(name for extra in ("pipeline", "cli", "console", "test") for name in extras[extra] if not name.startswith("barnabas[")))')
 	@touch $@

@@ -68,6 +68,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "storage.files",
         "storage.formats",
     ),
+    "barnabas.cli.console": ("barnabas.cli", "barnabas.console"),
+    # It shows what the client commands ask, and polls by their wire client.
+    "barnabas.console": ("barnabas.cli", "barnabas.console", "broker.cli.wire_client", "protocol"),
     "barnabas.__main__": ("barnabas.cli.main", "broker.cli.main"),  # the launcher runs in a process of its own
     "broker.loop": ("broker.loop",),
     "broker.loop.cold_reads": ("broker.loop", "storage.page_cache"),

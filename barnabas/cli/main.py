@@ -17,8 +17,9 @@ from config.properties import ConfigError
 
 KAFKA_TOOL = "kafka-tool"
 LIBRARIES = ("rich", "confluent_kafka", "yaml")
+LIBRARIES_OF_CONSOLE = ("jinja2", "markupsafe", "starlette", "uvicorn")
 RANGE = re.compile(r"-\d+:")
-INSTALL = "pip install 'barnabas[cli]'"
+INSTALL, INSTALL_CONSOLE = "pip install 'barnabas[cli]'", "pip install 'barnabas[console]'"
 
 
 def main(arguments: list[str]) -> int:
@@ -35,6 +36,8 @@ def main(arguments: list[str]) -> int:
         return _fail(arguments, str(e), FAILED)
     except ModuleNotFoundError as e:
         library = (e.name or "").partition(".")[0]
+        if library in LIBRARIES_OF_CONSOLE:
+            return _fail(arguments, f"{library} is not installed: {INSTALL_CONSOLE}", FAILED)
         if library not in LIBRARIES:
             raise
         return _fail(arguments, f"{library} is not installed: {INSTALL}", FAILED)

@@ -75,6 +75,7 @@ VERBS: dict[Words, Verb] = {
     ("perf", "produce"): Verb("perf.produce", "write a load of records: rate and latency"),
     ("perf", "consume"): Verb("perf.consume", "read a topic as fast as it goes"),
     ("top",): Verb("top.top", "what brokers, topics and groups do just now"),
+    ("console",): Verb("console", "show clusters in a browser"),
     ("completion",): Verb("completion", "what completes these commands in bash, zsh or fish"),
     ("group", "list"): Verb("group.list_groups", "groups with state, members and total lag"),
     ("group", "describe"): Verb("group.describe", "offsets and lag by partition, in records and in time"),

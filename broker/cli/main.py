@@ -38,6 +38,7 @@ clients of any Kafka cluster (pip install 'barnabas[cli]'):
   log           segments, batches, indexes, snapshots, checkpoints, verify: of a data folder
   perf          produce, consume: a load, its rate and latency
   top           what brokers, topics and groups do just now
+  console       clusters in a browser (pip install 'barnabas[console]')
   completion    of these commands, for bash, zsh and fish
   context       name clusters, and choose one
 

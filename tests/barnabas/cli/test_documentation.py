@@ -77,4 +77,4 @@ def test_every_command_is_done(command: Command, server_process: BrokerProcess, 
             run(command, line, tmp_path)
 
     shown = {found[0] for line in LINES for part in line.split(" | ") if (found := verbs.find(shlex.split(part)[1:]))}
-    assert shown == verbs.VERBS.keys()
+    assert shown == verbs.VERBS.keys() - {("console",)}  # which does not end; docs/console.md is about it

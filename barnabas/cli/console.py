@@ -1,0 +1,24 @@
+"""Show clusters in a browser: brokers, topics and their messages, groups and their lag, settings."""
+
+from __future__ import annotations
+
+import argparse
+
+from barnabas.cli import arguments
+
+PORT = 8080
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", metavar="ADDRESS", help="to serve on (127.0.0.1)")
+    add("--port", type=int, default=PORT, metavar="PORT", help=f"({PORT}); 0 takes a free one")
+    add("--allow-host", action="append", default=[], metavar="NAME[:PORT]", help="a further name of it in browsers, such as a proxy's")
+    add("--always", action="store_true", help="ask the cluster once a minute when nobody looks, for the history")
+    arguments.add_connection(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    from barnabas.console.serve import run as serve
+
+    return serve(options)

@@ -1,0 +1,45 @@
+"""The application: addresses, pages and streams, behind the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from barnabas.cli.errors import CommandError
+from barnabas.console.guard import Guard
+from barnabas.console.pages import configs, group, groups, overview, ticks, topic, topics
+from barnabas.console.shell import STATIC, Shell, failed, not_found
+from barnabas.console.watcher import Watcher
+
+
+def make_app(watchers: Mapping[str, Watcher], hosts: Iterable[str]) -> Starlette:
+    """`watchers` by their part of the address, the first of which is shown first; `hosts` as in Guard."""
+    routes = [
+        Route("/", _first),
+        Mount("/static", StaticFiles(directory=STATIC)),
+        Route("/c/{cluster}", overview.overview),
+        Route("/c/{cluster}/ticks", ticks.ticks),
+        Route("/c/{cluster}/topics", topics.topics),
+        Route("/c/{cluster}/topics/{topic}", topic.topic),
+        Route("/c/{cluster}/groups", groups.groups),
+        Route("/c/{cluster}/group", group.group),
+        Route("/c/{cluster}/configs", configs.configs),
+    ]
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard, hosts=tuple(hosts))],
+        exception_handlers={CommandError: failed, OSError: failed, 404: not_found},
+    )
+    app.state.shell = Shell(watchers)
+    return app
+
+
+def _first(request: Request) -> Response:
+    shell: Shell = request.app.state.shell
+    return RedirectResponse(f"/c/{next(iter(shell.watchers))}", 302)

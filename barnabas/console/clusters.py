@@ -1,0 +1,35 @@
+"""The clusters that the console shows: the one that its options name, or all contexts, with the chosen one first."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import re
+
+from barnabas.cli.contexts import read_contexts
+from barnabas.cli.settings import resolve
+from barnabas.console.watcher import Watcher
+
+NOT_OF_PATHS = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def watchers(options: argparse.Namespace) -> dict[str, Watcher]:
+    """By the part of the address that means each. Raises CommandError, ConfigError."""
+    first = resolve(options)
+    found = {_slug(first.context_name or first.address, ()): Watcher(first.context_name or first.address, first, always=options.always)}
+    if first.context_name and not options.context:
+        for name in read_contexts().by_name:
+            if name != first.context_name:
+                other = copy.copy(options)
+                other.context = name
+                found[_slug(name, found)] = Watcher(name, resolve(other), always=options.always)
+    return found
+
+
+def _slug(name: str, taken: object) -> str:
+    """Context names may have slashes and whatever else."""
+    slug = base = NOT_OF_PATHS.sub("-", name).strip(".-") or "cluster"
+    number = 2
+    while isinstance(taken, dict) and slug in taken:
+        slug, number = f"{base}-{number}", number + 1
+    return slug

@@ -1,0 +1,66 @@
+"""Serves the console over HTTP until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import socket
+import sys
+
+import uvicorn
+
+from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError
+from barnabas.console.app import make_app
+from barnabas.console.clusters import watchers
+from barnabas.console.guard import LOOPBACK
+
+STOP_WAIT_S = 1
+"""For streams to end."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises CommandError."""
+    if options.host not in ("127.0.0.1", "::1", "localhost"):
+        raise RefusedError(
+            "the console serves on this machine alone (--host 127.0.0.1); a reverse proxy that asks for a login is for others"
+        )
+    known = watchers(options)
+    listening = _listen(options.host, options.port)
+    port = listening.getsockname()[1]
+    hosts = {f"{name}:{port}" for name in LOOPBACK} | set(options.allow_host)
+    config = uvicorn.Config(
+        make_app(known, hosts),
+        log_level="warning",
+        access_log=False,
+        ws="none",
+        lifespan="off",
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=STOP_WAIT_S,
+        h11_max_incomplete_event_size=32_768,
+    )
+    print(f"console on http://localhost:{port}/ of {', '.join(each.name for each in known.values())}", file=sys.stdout, flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends by it, and raises it once more when it has ended
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass  # uvicorn raises what ended it once more
+    finally:
+        for each in known.values():
+            each.close()
+    return DONE
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65_535:
+        raise NotUnderstoodError(f"--port {port} is no port")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen()  # before the line that says so: whoever reads it may ask at once
+    except OSError as e:
+        listening.close()
+        raise RefusedError(f"port {port} of {host} cannot be had: {e.strerror}; --port 0 takes a free one") from e
+    return listening
