@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +15,9 @@ import barnabas
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import ErrorCode
 from barnabas.spark.client.cluster import Cluster
+from barnabas.spark.client.connection import Connection
 from barnabas.spark.client.transaction import TransactionWriter, end_transaction, init_producer, list_open
-from barnabas.spark.errors import BarnabasError, OptionError
+from barnabas.spark.errors import BarnabasError, BrokerError, OptionError
 from barnabas.spark.records.encode import encode_batches
 from barnabas.spark.sink import protocol
 from barnabas.spark.sink.ledger import Ledger, LedgerError
@@ -26,6 +28,7 @@ from tests.barnabas.spark.played_spark import PARTITIONS, QUERY, Spark
 from tests.support.installed import wait_until
 
 SHORT_MS = 1_000
+INIT_PRODUCER_ID = 22
 
 
 @pytest.fixture(scope="module")
@@ -353,6 +356,26 @@ def test_a_timeout_above_the_brokers_is_refused(broker: barnabas.Broker, request
 
     with pytest.raises(BarnabasError, match=r"transaction\.timeout\.ms 900001 is above the broker's"):
         spark.task(spark.plan(), 0, 0, ["a"])
+
+
+def test_a_broker_without_transactions_is_named_and_nothing_is_written(
+    broker: barnabas.Broker, spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says by ApiVersions that it has no InitProducerId."""
+    opened = Connection._open
+
+    def open_without(connection: Connection, door: Any) -> None:
+        opened(connection, door)
+        del connection._served[INIT_PRODUCER_ID]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Connection, "_open", open_without)
+        other = Spark(broker.bootstrap_servers.replace("127.0.0.1", "localhost"), spark.topic, {})  # by connections of its own
+        with pytest.raises(BrokerError, match=r"^the broker \S+ does not serve InitProducerId: it needs to be as new as Apache Kafka"):
+            other.task(other.plan(), 0, 0, ["a"])
+
+    assert spark.committed() == []
+    assert spark.open_count() == 0
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,20 @@ def test_a_planned_batch_reads_nothing_of_a_topic_that_was_made_anew_since(broke
     assert ranges_between(end, latest, careless, cluster) == [Range("orders", 0, 0, 5)]
 
 
+def test_a_partition_that_ends_before_what_was_read_of_it_ends_the_query(broker: barnabas.Broker) -> None:
+    """As after an unclean election, which has truncated it."""
+    texts = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "orders"}
+    careful, careless = options.read_options(texts), options.read_options({**texts, "failOnDataLoss": "false"})
+    cluster = careful.open()
+    produce(broker, 2)
+    end = offsets.ending_offsets(cluster, careful)
+    start = {"orders": end["orders"]._replace(offsets={0: 5})}
+
+    with pytest.raises(DataLossError, match="orders-0 ends at offset 2, and the query has read up to 5: records were lost by an unclean"):
+        ranges_between(start, end, careful, cluster)
+    assert ranges_between(start, end, careless, cluster) == []
+
+
 def produce(broker: barnabas.Broker, count: int) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(count):
