@@ -16,10 +16,13 @@ from broker.cli.one_line_parser import OneLineParser
 from config.properties import ConfigError
 
 KAFKA_TOOL = "kafka-tool"
-LIBRARIES = ("rich", "confluent_kafka", "yaml")
-LIBRARIES_OF_CONSOLE = ("jinja2", "markupsafe", "starlette", "uvicorn")
+LIBRARIES = {
+    **dict.fromkeys(("rich", "confluent_kafka", "yaml"), "cli"),
+    **dict.fromkeys(("fastavro", "google"), "schemas"),
+    **dict.fromkeys(("jinja2", "markupsafe", "starlette", "uvicorn"), "console"),
+}
+"""With the extra that has them."""
 RANGE = re.compile(r"-\d+:")
-INSTALL, INSTALL_CONSOLE = "pip install 'barnabas[cli]'", "pip install 'barnabas[console]'"
 
 
 def main(arguments: list[str]) -> int:
@@ -36,11 +39,9 @@ def main(arguments: list[str]) -> int:
         return _fail(arguments, str(e), FAILED)
     except ModuleNotFoundError as e:
         library = (e.name or "").partition(".")[0]
-        if library in LIBRARIES_OF_CONSOLE:
-            return _fail(arguments, f"{library} is not installed: {INSTALL_CONSOLE}", FAILED)
         if library not in LIBRARIES:
             raise
-        return _fail(arguments, f"{library} is not installed: {INSTALL}", FAILED)
+        return _fail(arguments, f"{library} is not installed: pip install 'barnabas[{LIBRARIES[library]}]'", FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
 

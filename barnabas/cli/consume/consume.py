@@ -17,9 +17,11 @@ from barnabas.cli import arguments
 from barnabas.cli.cluster_facts import INTERNAL, Partition, get_topics, partitions_of, topics_of
 from barnabas.cli.connection import Connection
 from barnabas.cli.consume import filters, formats
+from barnabas.cli.consume.decoding import Decoding
 from barnabas.cli.consume.positions import END, START, Bounds, Position, Range, parse_range
 from barnabas.cli.consume.reader import GroupReader, PartitionReader, Sink
 from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError
+from barnabas.cli.schemas import options as schemas
 from barnabas.cli.settings import Settings, resolve
 
 OUTPUTS = ("plain", "json", "hex")
@@ -42,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-J", "--json", dest="output", action="store_const", const="json", help="as --output json")
     add("-f", "--format", metavar="FORMAT", help="kcat's or rpk's, as in '%%k %%s\\n': docs/cli.md")
     filters.add_arguments(parser)
+    schemas.add_arguments(parser)
     arguments.add_connection(parser)
 
 
@@ -49,7 +52,10 @@ def run(options: argparse.Namespace) -> int:
     settings = resolve(options)
     span = _range(options)
     write = _format(options)
-    sink = Sink(sys.stdout.buffer, formats.for_terminal if sys.stdout.isatty() else None, write, filters.make_filter(options), options.num)
+    clean = formats.for_terminal if sys.stdout.isatty() else None
+    codecs = schemas.make_codecs(options, options.topics[0])
+    decoding = None if codecs is None else Decoding(codecs)
+    sink = Sink(sys.stdout.buffer, clean, write, filters.make_filter(options), options.num, decoding)
     with Connection(settings) as connection:
         gc.disable()  # records make no cycles, and looking for some takes a quarter of the time
         try:
@@ -61,6 +67,8 @@ def run(options: argparse.Namespace) -> int:
             pass  # how a person ends what has no end
         finally:
             gc.enable()
+    if decoding is not None:
+        decoding.check()
     return DONE
 
 

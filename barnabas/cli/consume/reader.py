@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from barnabas.cli.cluster_facts import Partition
 from barnabas.cli.connection import Connection, from_kafka, make
+from barnabas.cli.consume.decoding import Decoding
 from barnabas.cli.consume.filters import Filter
 from barnabas.cli.consume.formats import Write
 from barnabas.cli.errors import NoBrokerError
@@ -38,8 +39,15 @@ class Sink:
     """Writes what a filter lets through, up to a number of records; owns the count of what is left."""
 
     def __init__(
-        self, out: BinaryIO, clean: Callable[[bytes], bytes] | None, write: Write, shows: Filter | None, count_max: int | None
+        self,
+        out: BinaryIO,
+        clean: Callable[[bytes], bytes] | None,
+        write: Write,
+        shows: Filter | None,
+        count_max: int | None,
+        decoding: Decoding | None = None,
     ) -> None:
+        self._decoding = decoding
         self._out = out
         self._clean = clean
         self._write = write
@@ -55,6 +63,8 @@ class Sink:
         return BATCH_COUNT if self._left is None else min(self._left, BATCH_COUNT)
 
     def write(self, messages: Sequence[Any]) -> None:
+        if self._decoding is not None:
+            self._decoding.apply(messages)
         if self._shows is not None:
             messages = [message for message in messages if self._shows(message)]
         if self._left is not None:

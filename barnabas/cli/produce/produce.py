@@ -14,6 +14,8 @@ from barnabas.cli.connection import Connection, from_kafka, make
 from barnabas.cli.errors import DONE, CommandError, NoBrokerError, NotUnderstoodError, RefusedError
 from barnabas.cli.produce.lines import LineParser, Reading, delimited
 from barnabas.cli.record_json import JsonRecord
+from barnabas.cli.schemas import options as schemas
+from barnabas.cli.schemas.codec import NotOfSchemaError
 from barnabas.cli.settings import resolve
 from barnabas.cli.topic_facts import check_topic
 
@@ -35,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--acks", metavar="N", help="0, 1 or all (all)")
     add("--json", action="store_true", help="lines as `consume --output json` writes them: key, value, headers, partition, timestamp")
     add("--allow-auto-topic-creation", action="store_true", help="let the broker make the topic if it is not there")
+    schemas.add_arguments(parser)
     arguments.add_connection(parser)
 
 
@@ -65,6 +68,7 @@ class Delivery:
         self._topic = options.topic
         self._partition = options.partition
         self._connection = connection
+        self._codecs = schemas.make_codecs(options, options.topic)
         wished = {"compression.type": options.compression, "acks": options.acks}
         config: dict[str, Any] = {key: value for key, value in wished.items() if value is not None}
         if not {"acks", "enable.idempotence"} & {*config, *connection.settings.librdkafka}:
@@ -85,12 +89,22 @@ class Delivery:
     def send(self, reading: LineParser, line: bytes) -> None:
         """Raises CommandError for a line that is not understood, or once a record is lost."""
         try:
-            record = reading.parse(line)
-        except NotUnderstoodError as e:
+            record = self._encoded(reading.parse(line))
+        except (NotUnderstoodError, NotOfSchemaError) as e:
             raise RefusedError(f"record {self.sent + 1}: {e}{self._so_far()}") from e
         self._produce(record)
         self._producer.poll(0)
         self.check()
+
+    def _encoded(self, record: JsonRecord) -> JsonRecord:
+        """With key and value of their schemas. Raises NotOfSchemaError."""
+        if self._codecs is None:
+            return record
+        key, value = self._codecs
+        return record._replace(
+            key=record.key if key is None or record.key is None else key.encode(record.key),
+            value=record.value if value is None or record.value is None else value.encode(record.value),
+        )
 
     def check(self) -> None:
         """Raises RefusedError if a record is known not to be delivered."""

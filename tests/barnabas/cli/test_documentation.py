@@ -20,6 +20,7 @@ from tests.support.installed import CHECKOUT
 
 JOIN_S = 60
 PAGE = (CHECKOUT / "docs" / "cli.md").read_text()
+ORDER = '{"type": "record", "name": "Order", "fields": [{"name": "sku", "type": "string"}, {"name": "count", "type": "int"}]}'
 LINES = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines() if line]
 
 
@@ -71,6 +72,7 @@ def prepared(command: Command, line: str) -> Iterator[None]:
 def test_every_command_is_done(command: Command, server_process: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").symlink_to(server_process.data_dir)
+    (tmp_path / "order.avsc").write_text(ORDER)
 
     for line in LINES:
         with prepared(command, line):
