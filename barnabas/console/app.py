@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 
 from barnabas.cli.errors import CommandError
 from barnabas.console.guard import Guard
-from barnabas.console.pages import configs, group, groups, overview, ticks, topic, topics
+from barnabas.console.pages import configs, group, groups, messages, overview, ticks, topic, topics
 from barnabas.console.shell import STATIC, Shell, failed, not_found
 from barnabas.console.watcher import Watcher
 
@@ -27,6 +27,10 @@ def make_app(watchers: Mapping[str, Watcher], hosts: Iterable[str]) -> Starlette
         Route("/c/{cluster}/ticks", ticks.ticks),
         Route("/c/{cluster}/topics", topics.topics),
         Route("/c/{cluster}/topics/{topic}", topic.topic),
+        Route("/c/{cluster}/topics/{topic}/messages", messages.messages),
+        Route("/c/{cluster}/topics/{topic}/messages/records", messages.records),
+        Route("/c/{cluster}/topics/{topic}/messages.jsonl", messages.download),
+        Route("/c/{cluster}/topics/{topic}/messages/{partition:int}/{offset:int}", messages.record),
         Route("/c/{cluster}/groups", groups.groups),
         Route("/c/{cluster}/group", group.group),
         Route("/c/{cluster}/configs", configs.configs),

@@ -74,3 +74,54 @@ document.getElementById("keys").addEventListener("click", () => document.getElem
 document.addEventListener("click", (event) => {
   for (const menu of document.querySelectorAll("details.clusters[open]")) if (!menu.contains(event.target)) menu.open = false;
 });
+
+// Records: of a view, a tail or a search, as the server sends them; the newest are above.
+const run = document.getElementById("run");
+if (run) {
+  const { records: address, mode, max } = run.dataset;
+  const [body, counts, progress, pause, failed] = ["records", "counts", "progress", "pause", "failed"].map((id) => document.getElementById(id));
+  const figures = new Intl.NumberFormat("en");
+  let source = null, isPaused = false, missed = 0, isEnded = false;
+
+  const show = (event) => {
+    const came = JSON.parse(event.data);
+    if (isPaused) { missed += 1; return; }
+    if (came.html) {
+      const table = document.createElement("table");
+      table.insertAdjacentHTML("afterbegin", `<tbody>${came.html}</tbody>`);
+      const fresh = [...table.rows];
+      if (mode === "search") body.append(...fresh.reverse()); else body.prepend(...fresh);
+      while (Number(max) && body.rows.length > Number(max)) body.lastElementChild.remove();
+    }
+    const rate = `${figures.format(Math.round(came.rate))}/s`;
+    if (mode === "tail") counts.textContent = `${figures.format(came.read)} came, ${rate}; the newest ${body.rows.length} are shown`;
+    else if (mode === "search") {
+      counts.textContent = `${figures.format(came.found)} found in ${figures.format(came.read)} of ${came.total === null ? "…" : figures.format(came.total)} read, ${rate}`;
+      progress.hidden = false;
+      progress.value = came.total ? came.read / came.total : 0;
+    } else counts.textContent = body.rows.length ? `${body.rows.length} messages` : "No messages there.";
+  };
+  const end = (text) => {
+    source?.close(); source = null; isEnded = true;
+    progress.hidden = true; pause.hidden = true;
+    if (text) counts.textContent += text;
+  };
+  const begin = () => {
+    source = new EventSource(address);
+    source.addEventListener("rows", show);
+    source.addEventListener("done", (event) => {
+      const { error, is_full: isFull } = JSON.parse(event.data);
+      end(mode === "search" ? (isFull ? "; it ends there: search from a later place for more" : "; that was all") : "");
+      if (error) { failed.textContent = `▲ ${error}`; failed.hidden = false; }
+    });
+    // The browser would begin a search anew; a tail goes on from where the end is then.
+    source.addEventListener("error", () => { if (mode !== "tail" && !isEnded) end("; the console has not answered"); });
+  };
+  pause.addEventListener("click", () => {
+    if (mode === "search") { end("; stopped"); return; }
+    isPaused = !isPaused;
+    pause.textContent = isPaused ? "Go on" : "Pause";
+  });
+  addEventListener("pagehide", () => source?.close());
+  begin();
+}

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.broker import BrokerProcess
@@ -22,6 +22,7 @@ from tests.support.kafka import KafkaServer, kafka_jars
 from tests.support.process import ServerProcess
 
 SEEN_S = 60
+LOADING = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE)
 HOSTILE = '<script>document.title="caught"</script><img src=x onerror=alert(1)>"\''
 """As a key, a value, a header and a group's id."""
 TOPIC, BEHIND, RECORDS = "orders", "billing", 30
@@ -124,5 +125,17 @@ def _fill(bootstrap: str) -> None:
     assert producer.flush(30) == 0
     for group, topic in ((BEHIND, TOPIC), (HOSTILE, "hostile")):
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
-        consumer.commit(offsets=[TopicPartition(topic, 0, 1 if topic == "hostile" else 0)], asynchronous=False)
+        _commit(consumer, TopicPartition(topic, 0, 1 if topic == "hostile" else 0))
         consumer.close()
+
+
+def _commit(consumer: Consumer, position: TopicPartition) -> None:
+    """A coordinator of Apache Kafka that has just been chosen may not have loaded its offsets yet."""
+    deadline = time.monotonic() + SEEN_S
+    while True:
+        try:
+            consumer.commit(offsets=[position], asynchronous=False)
+            return
+        except KafkaException as e:
+            if e.args[0].code() not in LOADING or time.monotonic() > deadline:
+                raise
