@@ -15,6 +15,7 @@ from typing import TypeVar
 from barnabas.spark.errors import BarnabasError
 from pipeline import options
 from pipeline.errors import PipelineError, UsageError
+from pipeline.jobs import chosen, read_jobs
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -65,6 +66,13 @@ def _compact(arguments: argparse.Namespace) -> int:
     return run_compact(arguments)
 
 
+def _run(arguments: argparse.Namespace) -> int:
+    from pipeline.commands import run_jobs
+
+    jobs = read_jobs(arguments.file, parser)
+    return run_jobs(chosen(jobs, arguments.only, arguments.file), is_dry=arguments.dry_run)
+
+
 def _require_libraries() -> None:
     """The pipeline is an extra: without its libraries, says how to get them."""
     for name in LIBRARIES:
@@ -73,9 +81,9 @@ def _require_libraries() -> None:
             raise PipelineError(f"this needs {name}; install it with: {sys.executable} -m pip install 'barnabas[pipeline]'")
 
 
-def parser() -> argparse.ArgumentParser:
-    """Of all commands, with their options."""
-    made = argparse.ArgumentParser(prog="barnabas pipeline", description="Spark jobs around a Kafka-speaking broker.")
+def parser(kind: type[argparse.ArgumentParser] = argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Of all commands, with their options. `kind` is the class that it is made of."""
+    made = kind(prog="barnabas pipeline", description="Spark jobs around a Kafka-speaking broker.")
     commands = made.add_subparsers(metavar="COMMAND", required=True)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
@@ -116,6 +124,7 @@ def parser() -> argparse.ArgumentParser:
     _add_status(commands.add_parser("status", parents=[common], help="what an archive holds, and how far it is"))
     _add_verify(commands.add_parser("verify", parents=[common], help="compare an archive with its topics"))
     _add_compact(commands.add_parser("compact", parents=[common], help="merge an archive's small files"))
+    _add_run(commands.add_parser("run", help="run the jobs that a file describes"))
     return made
 
 
@@ -234,6 +243,13 @@ def _add_compact(command: argparse.ArgumentParser) -> None:
         help="of the files that are made; files of half of it or more stay (default: 256MB)",
     )
     command.set_defaults(run=_compact)
+
+
+def _add_run(command: argparse.ArgumentParser) -> None:
+    command.add_argument("file", metavar="FILE.toml", help="a table [[job]] for each, with the names of the options as keys")
+    command.add_argument("--only", action="append", default=[], metavar="NAME", help="this job; may be repeated")
+    command.add_argument("--dry-run", action="store_true", help="check the file, and print the commands")
+    command.set_defaults(run=_run)
 
 
 def _add_output(command: argparse.ArgumentParser) -> None:

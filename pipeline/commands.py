@@ -9,7 +9,7 @@ import argparse
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -20,12 +20,14 @@ from barnabas.spark.archives.compaction import Compacted, compact
 from barnabas.spark.archives.hadoop_files import HadoopFiles
 from barnabas.spark.archives.local_files import LocalFiles, local_path_of
 from barnabas.spark.archives.verification import verify
+from barnabas.spark.errors import BarnabasError
 from pipeline.archive import ArchiveJob, Stop, archive, to_stderr
 from pipeline.brokers import require_topics
 from pipeline.decoding import Decoding
 from pipeline.driver import Driver
 from pipeline.errors import PipelineError, UsageError
 from pipeline.findings import findings_json, findings_lines
+from pipeline.jobs import Job
 from pipeline.options import (
     DEFAULT_SERVERS,
     FIXED_CONSUMER_PROPERTIES,
@@ -163,6 +165,29 @@ def run_compact(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def run_jobs(jobs: Sequence[Job], *, is_dry: bool) -> int:
+    """One after another, in one session. The first that fails ends it; returns its exit code."""
+    for job in jobs if is_dry else ():
+        _print_line(f"{job.name}: {job.command_line}")
+    if is_dry or not jobs:
+        return 0
+    require_java(os.environ)
+    with _session(jobs[0].arguments, "barnabas pipeline") as spark:
+        for number, job in enumerate(jobs):
+            _print_line(f"job {job.name}: {job.arguments.command}")
+            job.arguments.spark = spark
+            try:
+                code = int(job.arguments.run(job.arguments))
+            except (PipelineError, BarnabasError) as e:
+                to_stderr(f"job {job.name}: {e}")
+                code = 2 if isinstance(e, UsageError) else 1
+            if code:
+                rest = ", ".join(each.name for each in jobs[number + 1 :])
+                to_stderr(f"job {job.name} failed" + (f"; not run: {rest} (--only NAME runs one)" if rest else ""))
+                return code
+    return 0
+
+
 def _named_servers(arguments: argparse.Namespace) -> str | None:
     """None if neither the command line nor the client's file names a broker."""
     named = arguments.bootstrap_servers or arguments.command_config.get("bootstrap.servers")
@@ -176,6 +201,13 @@ def _servers(arguments: argparse.Namespace) -> str:
 @contextlib.contextmanager
 def _session(arguments: argparse.Namespace, app_name: str, say: Callable[[str], None] | None = None) -> Iterator[SparkSession]:
     """A session that is stopped at the end; `say` gets a line before it starts. Exceptions of Spark become PipelineErrors of one line."""
+    shared: SparkSession | None = getattr(arguments, "spark", None)
+    if shared is not None:  # that of `run`, which is stopped when its last job has ended
+        try:
+            yield shared
+        except (PySparkException, Py4JError) as e:
+            raise PipelineError(innermost_sentence(e)) from e
+        return
     driver = Driver()
     (say or _print_line)(f"starting Spark on {arguments.master}")
     try:
