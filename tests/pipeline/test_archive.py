@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
-from pipeline.hadoop_files import ArchiveFileError
 from pyspark.sql import SparkSession
 
+from barnabas.spark.archives.hadoop_files import ArchiveFileError
 from pipeline.archive import ArchiveJob, Stop, archive
 from pipeline.brokers import BrokerError
 from pipeline.errors import PipelineError, UsageError
