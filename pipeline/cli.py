@@ -180,12 +180,39 @@ def _add_replay(command: argparse.ArgumentParser) -> None:
     command.add_argument("--topic", required=True, metavar="TOPIC", help="where to; it must exist")
     command.add_argument("--source-topic", metavar="TOPIC", help="which of the archived topics (default: the same name)")
     command.add_argument(
+        "--id",
+        type=_checked(options.replay_id),
+        metavar="NAME",
+        help="of this replay: with the same one a killed replay goes on (default: a new one)",
+    )
+    command.add_argument("--from-offset", type=_checked(options.offset), metavar="N", help="in each partition the first offset to write")
+    command.add_argument("--to-offset", type=_checked(options.offset), metavar="N", help="in each partition the offset to end before")
+    command.add_argument(
+        "--from-time", type=_checked(options.time_ms), metavar="TIME", help="of the first records, as 2026-11-21T08:00 (UTC)"
+    )
+    command.add_argument("--to-time", type=_checked(options.time_ms), metavar="TIME", help="before which the records are")
+    command.add_argument(
+        "--timestamps",
+        choices=("original", "now"),
+        default="original",
+        help="the archived ones, or the time of writing (default: original)",
+    )
+    command.add_argument(
+        "--records-per-batch", type=_checked(options.count), default=1_000_000, metavar="N", help="at most (default: 1000000)"
+    )
+    command.add_argument("--ledger", metavar="TOPIC", help="of the sink: what is written already (default: barnabas-sinks)")
+    command.add_argument(
+        "--at-least-once",
+        action="store_true",
+        help="by Spark's own sink, for workers without Python: all records, with new timestamps, again if it is repeated",
+    )
+    command.add_argument(
         "--producer-property",
         type=_checked(options.producer_property),
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="of Kafka's producer; may be repeated",
+        help="compression.type, batch.size or transaction.timeout.ms; with --at-least-once any of Kafka's producer; may be repeated",
     )
     command.set_defaults(run=_replay)
 

@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import json
 import os
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -19,8 +20,13 @@ from pyspark.sql import SparkSession
 from barnabas.spark.archives.compaction import Compacted, compact
 from barnabas.spark.archives.hadoop_files import HadoopFiles
 from barnabas.spark.archives.local_files import LocalFiles, local_path_of
+from barnabas.spark.archives.replay import Selection
+from barnabas.spark.archives.replay import replay as replay_once
 from barnabas.spark.archives.verification import verify
+from barnabas.spark.client.security import SECURITY_OPTIONS
 from barnabas.spark.errors import BarnabasError
+from barnabas.spark.sink.options import KNOWN as SINK_OPTIONS
+from barnabas.spark.sink.options import read_options as read_sink_options
 from pipeline.archive import ArchiveJob, Stop, archive, to_stderr
 from pipeline.brokers import require_topics
 from pipeline.decoding import Decoding
@@ -85,9 +91,42 @@ def _decoding(arguments: argparse.Namespace) -> Decoding | None:
 
 
 def run_replay(arguments: argparse.Namespace) -> int:
+    source_topic = arguments.source_topic or arguments.topic
+    selection = Selection(source_topic, arguments.from_offset, arguments.to_offset, arguments.from_time, arguments.to_time)
+    if arguments.at_least_once:
+        if selection != Selection(source_topic) or arguments.id is not None:
+            raise UsageError("--at-least-once writes the whole topic: offsets, times and --id are of the other way")
+        return _replay_at_least_once(arguments, source_topic)
+    servers = _servers(arguments)
+    file = {name: text for name, text in arguments.command_config.items() if f"kafka.{name}" in (*SECURITY_OPTIONS, *SINK_OPTIONS)}
+    properties = client_properties(file, arguments.producer_property, FIXED_PRODUCER_PROPERTIES)
+    kafka = {**{f"kafka.{name}": text for name, text in properties.items()}, "kafka.bootstrap.servers": servers}
+    if arguments.ledger is not None:
+        kafka["ledger"] = arguments.ledger
+    name = arguments.id or f"replay-{uuid.uuid4().hex[:12]}"
+    read_sink_options({**kafka, "topic": arguments.topic}, sink=name)
+    require_java(os.environ)
+    require_topics(servers, properties, [arguments.topic])
+    with _session(arguments, "barnabas replay") as spark:
+        written = replay_once(
+            spark,
+            arguments.source,
+            arguments.topic,
+            kafka,
+            id=name,
+            selection=selection,
+            timestamps=arguments.timestamps,
+            records_per_step=arguments.records_per_batch,
+            say=_print_line,
+        )
+    _print_line(f"done: {written:,} records")
+    return 0
+
+
+def _replay_at_least_once(arguments: argparse.Namespace, source_topic: str) -> int:
     job = ReplayJob(
         source=arguments.source,
-        source_topic=arguments.source_topic or arguments.topic,
+        source_topic=source_topic,
         topic=arguments.topic,
         bootstrap_servers=_servers(arguments),
         producer_properties=client_properties(arguments.command_config, arguments.producer_property, FIXED_PRODUCER_PROPERTIES),

@@ -81,6 +81,26 @@ def seconds(text: str) -> float:
         return _above_zero(text, None)
 
 
+def replay_id(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,200}", text):
+        raise UsageError(f"{text} is not a name of at most 200 letters, digits, underscores and hyphens")
+    return text
+
+
+def offset(text: str) -> int:
+    if not text.isdecimal():
+        raise UsageError(f"{text} is not an offset")
+    return int(text)
+
+
+def time_ms(text: str) -> int:
+    """The milliseconds since 1970 of an ISO 8601 time, which is UTC if it has no offset."""
+    found = start_position(text)
+    if not isinstance(found, int):
+        raise UsageError(f"{text} is not a time such as 2026-11-21T08:00")
+    return found
+
+
 def age_days(text: str) -> int:
     """The days in `7d`."""
     number = text.removesuffix("d")

@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from .client.fetching import EARLIEST
+from .errors import OptionError
 from .records.batches import schema_text
 from .sink import protocol
 from .sink.options import SinkOptions, read_options
@@ -74,12 +75,18 @@ class DefaultSource(DataSource):
         return _stream_reader_class()(source_options.read_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        options = read_options({key: text for key, text in self.options.items() if key.lower() != "id"}, sink=f"write-{uuid.uuid4()}")
+        texts = self.options
+        if "batch" in {key.lower() for key in texts}:  # one of the batches of a sink that goes on
+            options = read_options(texts)
+        else:
+            options = read_options({key: text for key, text in texts.items() if key.lower() != "id"}, sink=f"write-{uuid.uuid4()}")
         _check(schema, options)
         return BatchWriter(options, protocol.recover(options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 (Spark's name)
         options = read_options(self.options)
+        if options.batch is not None:
+            raise OptionError("the option 'batch' is for df.write: a stream numbers its batches itself")
         _check(schema, options)
         return StreamWriter(options, protocol.recover(options) if self._is_planning else None)
 
@@ -102,7 +109,7 @@ class BatchReader(DataSourceReader):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write`: one decision, and nothing is left in the ledger."""
+    """`df.write`: one decision, and nothing is left in the ledger unless it is a batch of a sink with an id."""
 
     def __init__(self, options: SinkOptions, plan: Plan) -> None:
         self._options = options
@@ -112,10 +119,10 @@ class BatchWriter(DataSourceArrowWriter):
         return _write(self._options, self._plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        protocol.commit(self._options, None, _written(messages))
+        protocol.commit(self._options, self._options.batch, _written(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        protocol.abort(self._options, None, _written(messages))
+        protocol.abort(self._options, self._options.batch, _written(messages))
 
 
 class StreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
@@ -146,16 +153,19 @@ def _stream_reader_class() -> type[StreamReader]:
 
 
 def _check(schema: StructType, options: SinkOptions) -> None:
-    check_schema({field.name: field.dataType.simpleString() for field in schema.fields}, options.topic)
+    check_schema(
+        {field.name: field.dataType.simpleString() for field in schema.fields}, options.topic, takes_timestamps=options.takes_timestamps
+    )
 
 
 def _write(options: SinkOptions, plan: Plan, iterator: Iterator[pa.RecordBatch]) -> Message:
     context = TaskContext.get()
     assert context is not None, "tasks have a context"
     batch = context.getLocalProperty(BATCH_ID)
+    is_own = options.batch is not None
     work = Work(
-        query=context.getLocalProperty(QUERY_ID) or "",
-        batch=None if batch is None else int(batch),
+        query=options.owner if is_own else context.getLocalProperty(QUERY_ID) or "",
+        batch=options.batch if is_own or batch is None else int(batch),
         partition=context.partitionId(),
         attempt=context.taskAttemptId(),
     )

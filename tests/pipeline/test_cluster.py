@@ -36,7 +36,17 @@ def test_archive_and_replay_run_on_the_executors_of_a_cluster(
 
     archived = run_pipeline("archive", server, "--topics", source, "--to", str(archive), *settings, master=cluster.url)
     replayed = run_pipeline(
-        "replay", server, "--from", str(archive), "--source-topic", source, "--topic", target, *settings, master=cluster.url
+        "replay",
+        server,
+        "--from",
+        str(archive),
+        "--source-topic",
+        source,
+        "--topic",
+        target,
+        "--at-least-once",
+        *settings,
+        master=cluster.url,
     )
 
     assert archived.returncode == 0, archived.stderr[-2000:]

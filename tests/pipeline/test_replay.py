@@ -1,4 +1,4 @@
-"""`barnabas pipeline replay` as a user runs it: what a consumer of the target topic sees."""
+"""`barnabas pipeline replay --at-least-once` as a user runs it: what a consumer of the target topic sees."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def test_replay_keeps_everything_but_timestamps(spark: SparkSession, server: Ser
     job = ArchiveJob(server.bootstrap, ("subscribe", topic_name), str(tmp_path), records_per_batch_limit=2000)
     archive_topics(spark, job, stop=Stop(), say=print)
 
-    result = run_pipeline("replay", server, "--from", str(tmp_path), "--source-topic", topic_name, "--topic", target)
+    words = ("--from", str(tmp_path), "--source-topic", topic_name, "--topic", target, "--at-least-once")
+    result = run_pipeline("replay", server, *words)
 
     assert result.returncode == 0, result.stderr[-2000:]
     for partition in range(4):

@@ -28,7 +28,8 @@ def test_topics_are_archived_and_replayed_over_tls_and_sasl(tmp_path: Path) -> N
         made = run("secure", "add-user", "archivist", "--read", "orders", "--write", "again", "--directory", str(directory))
         assert made.returncode == 0, made.stderr
         archived = run_job("archive", directory, "--topics", "orders", "--to", str(tmp_path / "archive"))
-        replayed = run_job("replay", directory, "--from", str(tmp_path / "archive"), "--topic", "again", "--source-topic", "orders")
+        words = ("--from", str(tmp_path / "archive"), "--topic", "again", "--source-topic", "orders", "--at-least-once")
+        replayed = run_job("replay", directory, *words)
     finally:
         node.stop()
 

@@ -18,7 +18,9 @@ BATCH_BYTES = 1_000_000
 SINK_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
 SERVERS, TIMEOUT = "kafka.bootstrap.servers", "kafka.transaction.timeout.ms"
 COMPRESSION, BATCH_SIZE = "kafka.compression.type", "kafka.batch.size"
-KNOWN = ("id", "topic", "ledger", SERVERS, TIMEOUT, COMPRESSION, BATCH_SIZE)
+TIMESTAMPS, OF_COLUMN, OF_NOW = "timestamps", "column", "now"
+OWNER = "df.write"
+KNOWN = ("id", "topic", "ledger", TIMESTAMPS, "batch", "owner", SERVERS, TIMEOUT, COMPRESSION, BATCH_SIZE)
 OF_SPARK = ("path", "checkpointlocation")
 """What Spark adds to the options itself."""
 
@@ -34,6 +36,12 @@ class SinkOptions(NamedTuple):
     timeout_ms: int
     batch_bytes: int
     codec: Compression
+    takes_timestamps: bool = False
+    """From the column `timestamp`; otherwise records have the time of writing."""
+    batch: int | None = None
+    """Of `df.write`: which batch of the sink this is. It is written once, as those of a stream are."""
+    owner: str = OWNER
+    """What stands for the query of a stream then."""
 
     def open(self) -> Cluster:
         """The cluster, whose connections stay open."""
@@ -72,7 +80,17 @@ def read_options(texts: Mapping[str, str], *, sink: str | None = None) -> SinkOp
         _number(options, TIMEOUT, DEFAULT_TIMEOUT_MS, 1_000, 2**31 - 1),
         _number(options, BATCH_SIZE, BATCH_BYTES, 1_000, 1 << 30),
         Compression[codec],
+        _takes_timestamps(options),
+        _number(options, "batch", 0, 0, 2**62) if "batch" in options else None,
+        options.get("owner", OWNER),
     )
+
+
+def _takes_timestamps(options: Mapping[str, str]) -> bool:
+    text = options.get(TIMESTAMPS, OF_NOW)
+    if text not in (OF_COLUMN, OF_NOW):
+        raise OptionError(f"{TIMESTAMPS} is {text!r}: it is {OF_NOW} or {OF_COLUMN}")
+    return text == OF_COLUMN
 
 
 def _number(options: Mapping[str, str], key: str, default: int, lowest: int, highest: int) -> int:

@@ -27,7 +27,7 @@ from ..errors import BarnabasError, BrokerError
 from ..records.encode import encode_batches
 from .ledger import DecidedPart, Decision, Ledger, LedgerError, Part, check_owner
 from .options import SinkOptions
-from .rows import RowError, rows_of
+from .rows import NO_TIME_MS, RowError, rows_of
 
 MARGIN_S = 60.0
 """A decision is refused if a transaction has less time left, or less than a tenth of its timeout."""
@@ -174,7 +174,7 @@ class _Task:
         for batch in batches:
             if not batch.num_rows:
                 continue
-            for rows in rows_of(batch, options.topic):
+            for rows in rows_of(batch, options.topic, takes_timestamps=options.takes_timestamps):
                 if self._writer is None:
                     begun_s = time.time()
                 checksum = (checksum + rows.checksum()) & (2**64 - 1)
@@ -186,6 +186,8 @@ class _Task:
                 of_null = (work.partition + self._batches_count) % found.partitions_count
                 for partition, part in rows.by_partition(found.partitions_count, of_null=of_null):
                     times = np.full(len(part.key), int(time.time() * 1000), np.int64)
+                    if part.time_ms is not None:
+                        times = np.where(part.time_ms == NO_TIME_MS, times, part.time_ms)
                     encoded = encode_batches(
                         part.key, part.value, part.headers, times, batch_bytes=options.batch_bytes, codec=options.codec
                     )

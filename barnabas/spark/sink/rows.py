@@ -7,6 +7,7 @@
 | headers | array<struct<key: string, value: binary>> | |
 | topic | string | needed unless the option `topic` is set, which counts before it |
 | partition | int | by the hash of the key unless it is set |
+| timestamp | timestamp | only with the option `timestamps=column`; null is the time of writing |
 
 Source: org.apache.spark.sql.kafka010.KafkaWriter, KafkaRowWriter.
 """
@@ -29,6 +30,9 @@ from ..records.varints import Positions
 TYPES = {"key": "string or binary", "value": "string or binary", "topic": "string", "partition": "int"}
 TEXT_TYPES, BYTES_TYPES = ("string",), ("string", "binary")
 ALLOWED = {"key": BYTES_TYPES, "value": BYTES_TYPES, "topic": TEXT_TYPES, "partition": ("int", "integer")}
+TIME_TYPES = ("timestamp", "timestamp_ntz")
+NO_TIME_MS = -1
+"""Of a row without one: the time of writing is taken, which is no part of its checksum."""
 HEADER_FIELDS = ("key", "value")
 
 
@@ -44,11 +48,13 @@ class Rows(NamedTuple):
     value: pa.Array
     headers: pa.Array | None
     partition: Positions | None
+    time_ms: Positions | None = None
 
     def take(self, places: Positions) -> Rows:
         chosen = pa.array(places)
         headers = None if self.headers is None else self.headers.take(chosen)
-        return Rows(self.topic, self.key.take(chosen), self.value.take(chosen), headers, None)
+        time_ms = None if self.time_ms is None else self.time_ms[places]
+        return Rows(self.topic, self.key.take(chosen), self.value.take(chosen), headers, None, time_ms)
 
     def by_partition(self, partitions_count: int, *, of_null: int) -> list[tuple[int, Rows]]:
         """The rows of each partition, in their order. RowError for a partition that the topic does not have."""
@@ -68,13 +74,16 @@ class Rows(NamedTuple):
         total = sum(map(xxhash.xxh3_64_intdigest, row_texts(self.key, self.value, self.headers).to_pylist()))
         seed = xxhash.xxh3_64_intdigest(self.topic.encode())
         own = 0 if self.partition is None else int(self.partition.astype(np.uint64).sum())
+        own += 0 if self.time_ms is None else int(self.time_ms.astype(np.uint64).sum())
         return (total + seed * len(self.key) + own) & (2**64 - 1)
 
 
-def check_schema(fields: dict[str, str], topic: str | None) -> None:
+def check_schema(fields: dict[str, str], topic: str | None, *, takes_timestamps: bool = False) -> None:
     """`fields` are the columns' names and types as Spark's simpleString. RowError if a needed column is missing or has another type."""
     if "value" not in fields:
         raise RowError("the data has no column 'value', which is what is written")
+    if takes_timestamps and fields.get("timestamp") not in TIME_TYPES:
+        raise RowError("the option timestamps is column, and the data has no column 'timestamp' of the type timestamp")
     if topic is None and "topic" not in fields:
         raise RowError("no topic: set the option 'topic', or give the data a column 'topic'")
     for name, allowed in ALLOWED.items():
@@ -84,7 +93,7 @@ def check_schema(fields: dict[str, str], topic: str | None) -> None:
         raise RowError(f"the column 'headers' is {fields['headers']}: it has to be array<struct<key:string,value:binary>>")
 
 
-def rows_of(batch: pa.RecordBatch, topic: str | None) -> list[Rows]:
+def rows_of(batch: pa.RecordBatch, topic: str | None, *, takes_timestamps: bool = False) -> list[Rows]:
     """The rows of a record batch, by topic. RowError for a row without a topic, and for a negative partition."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     count = batch.num_rows
@@ -96,15 +105,22 @@ def rows_of(batch: pa.RecordBatch, topic: str | None) -> list[Rows]:
         if pc.any(pc.less(columns["partition"], 0)).as_py():
             raise RowError("a row has a negative partition")
         partition = np.asarray(columns["partition"].fill_null(-1), np.int64)
+    time_ms = _times_ms(columns["timestamp"]) if takes_timestamps else None
     if topic is not None:
-        return [Rows(topic, key, value, headers, partition)]
+        return [Rows(topic, key, value, headers, partition, time_ms)]
     topics = columns["topic"]
     if topics.null_count:
         raise RowError("a row has no topic: its column 'topic' is null, and the option 'topic' is not set")
-    whole = Rows("", key, value, headers, partition)
+    whole = Rows("", key, value, headers, partition, time_ms)
     found = []
     for each in topics.unique().to_pylist():
         places = np.flatnonzero(np.asarray(pc.equal(topics, each)))
         part = whole.take(places)
         found.append(part._replace(topic=each, partition=None if partition is None else partition[places]))
     return found
+
+
+def _times_ms(column: pa.Array) -> Positions:
+    """Milliseconds since 1970, rounded down; NO_TIME_MS for null."""
+    micros = column.cast(pa.timestamp("us")).cast(pa.int64())
+    return np.where(np.asarray(column.is_null()), NO_TIME_MS, np.asarray(micros.fill_null(0), np.int64) // 1000)

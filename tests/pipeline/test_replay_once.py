@@ -1,0 +1,129 @@
+"""`replay` by the sink: each record once with its own timestamp, by offset and time, and on from where a killed run was."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
+
+import barnabas.spark
+from barnabas.spark.archives.reading import ArchiveError
+from barnabas.spark.archives.replay import Selection, replay
+from barnabas.spark.errors import BarnabasError
+from pipeline.session import open_session
+from tests.clients.topics import create_topic
+from tests.pipeline.made_archive import TIME_MS, value_of, write_file
+from tests.pipeline.spark_support import CHECKOUT, MASTER, SESSION_SETTINGS, needs_java
+from tests.support.process import ServerProcess, cache_dir
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), needs_java()]
+
+MODULES = CHECKOUT / "barnabas" / "spark" / "modules"
+WIDTH = 10
+"""Offsets of each partition in a step."""
+RECORDS = 25
+
+
+class KilledError(Exception):
+    """Stands for a kill between two steps."""
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """Its Python workers find the package and the data source in this checkout."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("PYTHONPATH", f"{CHECKOUT}{os.pathsep}{MODULES}")
+    barnabas.spark.prepare()
+    session = open_session("replays", master=MASTER, settings=SESSION_SETTINGS, cache_dir=cache_dir() / "barnabas")
+    yield session
+    session.stop()
+    patch.undo()
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> str:
+    """Two partitions; the files of partition 0 are in the wrong order."""
+    write_file(tmp_path, "orders", [(0, number) for number in range(12, RECORDS)], batch=0)
+    write_file(tmp_path, "orders", [(0, number) for number in range(12)], batch=1)
+    write_file(tmp_path, "orders", [(1, number) for number in range(5, RECORDS)], batch=1, number=1)
+    return str(tmp_path)
+
+
+@pytest.fixture
+def target(server: ServerProcess, topic_name: str) -> str:
+    create_topic(server, topic_name, partitions=2, config={"retention.ms": "-1"})
+    return topic_name
+
+
+def run(spark: SparkSession, server: ServerProcess, archive: str, topic: str, *, kill_at: str = "", **settings: object) -> int:
+    def say(line: str) -> None:
+        if kill_at and line.startswith(kill_at):
+            raise KilledError
+
+    selection = Selection("orders", **{key: settings.pop(key) for key in tuple(settings) if key.startswith(("from_", "to_"))})  # type: ignore[arg-type]
+    kafka = {"kafka.bootstrap.servers": server.bootstrap}
+    return replay(spark, archive, topic, kafka, id=topic, selection=selection, records_per_step=2 * WIDTH, say=say, **settings)  # type: ignore[arg-type]
+
+
+def committed(server: ServerProcess, topic: str, partition: int) -> list[tuple[bytes, int]]:
+    """Value and timestamp of each record that a reader of committed transactions gets, in order."""
+    consumer = Consumer(
+        {"bootstrap.servers": server.bootstrap, "group.id": "r", "isolation.level": "read_committed", "enable.partition.eof": True}
+    )
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        found = []
+        while (message := consumer.poll(60)) is not None and not message.error():
+            found.append((message.value(), message.timestamp()[1]))
+        return found
+    finally:
+        consumer.close()
+
+
+def originals(partition: int, first: int, end: int = RECORDS) -> list[tuple[bytes, int]]:
+    return [(value_of(partition, number), TIME_MS) for number in range(first, end)]
+
+
+def test_killed_replay_goes_on_and_writes_each_record_once_in_order(
+    spark: SparkSession, server: ServerProcess, target: str, archive: str
+) -> None:
+    with pytest.raises(KilledError):
+        run(spark, server, archive, target, kill_at="step 2")
+    assert committed(server, target, 0) == originals(0, 0, 2 * WIDTH)
+    write_file(Path(archive), "orders", [(0, RECORDS)], batch=2)  # archived meanwhile: it is not of this replay
+
+    for _ in range(2):  # the second one has nothing to do
+        assert run(spark, server, archive, target) == 2 * RECORDS - 5
+
+    assert [committed(server, target, partition) for partition in (0, 1)] == [originals(0, 0), originals(1, 5)]
+    with pytest.raises(ArchiveError, match="was begun with other options"):
+        run(spark, server, archive, target, from_offset=3)
+
+
+def test_offsets_choose_and_timestamps_can_be_new(spark: SparkSession, server: ServerProcess, target: str, archive: str) -> None:
+    assert run(spark, server, archive, target, from_offset=3, to_offset=7, to_ms=TIME_MS + 1, timestamps="now") == 6
+
+    (first, second) = (committed(server, target, partition) for partition in (0, 1))
+    assert [value for value, _ in first] == [value_of(0, number) for number in range(3, 7)]
+    assert [value for value, _ in second] == [value_of(1, 5), value_of(1, 6)]
+    assert min(time_ms for _, time_ms in first + second) > TIME_MS
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_written(
+    spark: SparkSession, server: ServerProcess, target: str, archive: str
+) -> None:
+    with pytest.raises(ArchiveError, match="holds no such records"):
+        run(spark, server, archive, target, to_ms=TIME_MS)
+    write_file(Path(archive), "orders", [(2, 0)], batch=3)
+    with pytest.raises(ArchiveError, match="has 2 partitions, and the archive's records need 3"):
+        run(spark, server, archive, target)
+    with pytest.raises(ArchiveError, match="does not exist"):
+        run(spark, server, archive, f"{target}-missing")
+    with pytest.raises(BarnabasError, match=r"unknown option 'kafka\.linger\.ms'"):
+        replay(spark, archive, target, {"kafka.bootstrap.servers": server.bootstrap, "kafka.linger.ms": "1"}, id="x")
+
+    assert committed(server, target, 0) == []
