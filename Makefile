@@ -117,5 +117,5 @@ $(VENV)/.installed: $(VENV)/.dependencies $(SOURCES)
 $(VENV)/.test-dependencies: $(VENV)/.dependencies
 	@echo "Installing the test dependencies (pyspark is large) …"
 	@$(PIP) $$($(BIN)/python -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
-	print(*(name for extra in ("pipeline", "cli", "console", "test") for name in extras[extra] if not name.startswith("barnabas[")))')
+	print(*(name for extra in ("pipeline", "schemas", "cli", "console", "test") for name in extras[extra] if not name.startswith("barnabas[")))')
 	@touch $@
