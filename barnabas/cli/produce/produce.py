@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     with Connection(settings) as connection:
         if not options.allow_auto_topic_creation:
             check_topic(connection, options.topic)
-        delivery = Delivery(connection, options)
+        delivery = Delivery(connection, options, schemas.make_codecs(options, options.topic))
         with delivery:
             for line in _lines(options.files, delimited(reading.delimiter)):
                 delivery.send(reading, line)
@@ -61,14 +61,14 @@ def run(options: argparse.Namespace) -> int:
 class Delivery:
     """Owns the producer; leaving it as a context waits for what is under way. `sent` counts what the producer took."""
 
-    def __init__(self, connection: Connection, options: argparse.Namespace) -> None:
+    def __init__(self, connection: Connection, options: argparse.Namespace, codecs: schemas.Codecs | None = None) -> None:
         self.sent = 0
         self._failed = 0
         self._error: CommandError | None = None
         self._topic = options.topic
         self._partition = options.partition
         self._connection = connection
-        self._codecs = schemas.make_codecs(options, options.topic)
+        self._codecs = codecs
         wished = {"compression.type": options.compression, "acks": options.acks}
         config: dict[str, Any] = {key: value for key, value in wished.items() if value is not None}
         if not {"acks", "enable.idempotence"} & {*config, *connection.settings.librdkafka}:
