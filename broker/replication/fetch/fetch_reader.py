@@ -236,6 +236,7 @@ class FetchReader:
     ) -> PartitionRead:
         assert target.topic is not None, "targets with an unknown topic id are answered by the handler"
         partition: Partition | None = None
+        read: PartitionRead | None = None
         try:
             partitions = self._topics.get(target.topic)
             partition = None if partitions is None else partitions.get(target.partition)
@@ -266,6 +267,8 @@ class FetchReader:
                 self._note_follower(params, target, partition, reached_offset, leader_end_offset, advanced)
             return read
         except KafkaError as error:
+            if read is not None:
+                read.release()  # the follower is refused after the read: its records would keep their segment file open
             return PartitionRead(target, error.code)
         except StorageError as error:
             assert partition is not None

@@ -199,6 +199,22 @@ def test_proposal_names_the_incarnations_that_are_meant(tmp_path: Path) -> None:
     assert (proposal.topic_id, proposal.partition) == (world.partition("a").topic_id, 0)
 
 
+def test_a_fetch_that_is_refused_for_its_broker_epoch_keeps_no_segment_file_open(tmp_path: Path) -> None:
+    """Its records are read before the epoch is looked at. A file that is deleted later would take its space until the broker ends."""
+    world = World(tmp_path)
+    world.register_broker(2, epoch=8)
+    world.create_topic("a", replicas=(1, 2))
+    world.produce("a", batch("x"))
+    world.follower_fetch(2, "a", 1)  # the tail that is kept for followers is forgotten
+    asked = FetchTarget("a", 0, 0, 1000, log_start_offset=0)
+    before = world.partition("a").log.segments.active.file._references
+
+    (read,) = world.fetch_all([asked], replica_id=2, replica_epoch=7, isolation=FetchIsolation.LOG_END)
+
+    assert read.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert world.partition("a").log.segments.active.file._references == before
+
+
 def test_broker_that_shuts_down_is_not_taken_into_the_isr(world: World) -> None:
     world.shut_down_broker(2)
 
