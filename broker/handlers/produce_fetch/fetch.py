@@ -274,13 +274,24 @@ class _Fetch:
         return self._respond(reads) if operation is None else self._park(operation)
 
     def _park(self, operation: DelayedFetch) -> Deferred:
-        answer, purgatory = Deferred(), self._handler.purgatory
+        answer = Deferred()
         if self._handler.reader.park(operation, partial(answer.resolve, self._read_again)):
-            answer.on_abandon = lambda: purgatory.cancel(operation)
+            answer.on_abandon = lambda: self._leave(operation)
         return answer
+
+    def _leave(self, operation: DelayedFetch) -> None:
+        """The connection has ended while the fetch waited."""
+        self._handler.purgatory.cancel(operation)
+        self._end_watch()
+
+    def _end_watch(self) -> None:
+        """The fetch waits no more: if its session has ended meanwhile, no partition has to notify it."""
+        if self._session.watching is not None:
+            self._session.watching.close_if_ended()
 
     def _read_again(self, targets: list[FetchTarget]) -> Any:
         """Called inside another request, whose client does not pay for this."""
+        self._end_watch()  # now, because the connection may end before the answer
         charge = self._context.charge
         if charge is None or not charge.is_timed:
             return self._read(targets, lambda _, reads: self._respond(reads), is_arrival=False)

@@ -167,12 +167,13 @@ class FetchSession:
         if self.parked is not None and not self.parked.is_completed:
             return
         self.parked = None
-        for partition in self.watched:
+        for partition, target in self.watched.items():
+            target.watched = None
             del partition.sessions[self]
         self.watched.clear()
 
     def close_if_ended(self) -> None:
-        """Called when a request is answered: unwatch the partitions that it began to watch after the session ended."""
+        """Called when a request is answered, or waits no more: unwatch the partitions that it began to watch after the session ended."""
         if self._has_ended:
             self.close()
 

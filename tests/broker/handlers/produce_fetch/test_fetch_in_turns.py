@@ -245,3 +245,22 @@ def test_a_session_that_grows_in_turns_beyond_the_room_ends(world: World, monkey
 
     assert (response.error_code, response.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
     assert not any(partition.sessions for partition in world.replica_manager.partitions())
+
+
+def test_session_that_ended_watches_nothing_more_when_its_last_request_ends_amid_the_read(world: World) -> None:
+    """The request waited as the session ended, and is read in turns when its time is over. No answer ends the watch."""
+    client = TurnsClient(world)
+    session_id = begin_session(client)
+    client.all(session_id=session_id, session_epoch=1)
+    waiting = client.start(session_id=session_id, session_epoch=2, max_wait_ms=500, min_bytes=1 << 20)
+    assert isinstance(waiting, Deferred)
+    for index in range(3 * FEW):
+        world.produce("a", batch("x"), index=index)
+    client.fetch(session_id=session_id, session_epoch=-1)
+
+    world.clock.advance(500)
+    reading = waiting.take()
+    assert isinstance(reading, GeneratorType)
+    reading.close()
+
+    assert [partition for partition in world.replica_manager.partitions() if partition.sessions] == []

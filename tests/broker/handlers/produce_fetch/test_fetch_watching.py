@@ -123,6 +123,20 @@ def test_request_that_waits_is_answered_though_its_session_ended(world: World) -
     assert world.partition("a").sessions == {}
 
 
+def test_session_that_ended_watches_nothing_more_when_the_connection_of_the_request_that_waits_ends(world: World) -> None:
+    """No answer ends the watch then, and an idle partition would keep the session for ever."""
+    client = Client(world)
+    full = client.fetch(topic("a", (0, 0), (1, 0)), session_epoch=0)
+    client.fetch(session_id=full.session_id, session_epoch=1)
+    waiting = client.start(session_id=full.session_id, session_epoch=2, max_wait_ms=500)
+    client.fetch(session_id=full.session_id, session_epoch=-1)
+    assert [len(world.partition("a", index).sessions) for index in range(2)] == [1, 1]
+
+    waiting.abandon()
+
+    assert [world.partition("a", index).sessions for index in range(2)] == [{}, {}]
+
+
 def test_log_start_offset_that_moved_is_told_within_the_interval_of_full_looks(world: World) -> None:
     client = Client(world)
     world.produce("a", batch("x"))
