@@ -134,6 +134,7 @@ class WorkerProcess:
         if error is not None:
             if self._in_flight.get(submitted.id) is submitted:
                 self._finish(submitted, error)
+                self._hand_over()  # nothing else may be on its way whose answer would
         elif channel is self._channel and self._in_flight.get(submitted.id) is submitted:
             self._send(submitted, channel, copying.result())
         else:

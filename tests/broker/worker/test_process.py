@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -111,6 +112,23 @@ async def test_withdrawn_jobs_make_room_for_others() -> None:
 
         for job in endless:
             job.abandon()
+
+        assert (await outcome_of(behind)).value == "behind"
+
+
+async def test_a_job_that_cannot_be_handed_over_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when descriptors are short. It has all the bytes that may be there, and no answer comes that would let the next one go."""
+
+    def fail(buffers: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async with running() as worker:
+        await outcome_of(submit(worker, "echo"))
+        with monkeypatch.context() as patch:
+            patch.setattr(worker_process, "memory_file", fail)
+            refused = submit(worker, "echo", None, bytes(LONG_BYTES_MAX), is_short=False)
+            behind = submit(worker, "echo", "behind", b"x", is_short=False)
+            assert isinstance(await outcome_of(refused), OSError)
 
         assert (await outcome_of(behind)).value == "behind"
 
