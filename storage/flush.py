@@ -147,7 +147,7 @@ class FlushState:
         for segment in self._rolled:
             segment.indexes.write_out()
             paths += segment.index_paths()
-        files = tuple(segment.share_file() for segment in (*self._rolled, active))
+        files = _share_files((*self._rolled, active))
         epochs = None
         if self._epochs is not None:
             epochs = self._epochs.take_write()
@@ -169,6 +169,12 @@ class FlushState:
             return True
         return False
 
+    def give_back(self, work: FlushWork) -> None:
+        """Release `work`, which the process had not enough descriptors for: the next one includes what it was to do."""
+        work.release()
+        self._directory_is_dirty = self._directory_is_dirty or work.directory is not None
+        self._is_requested = True
+
     def complete(self, work: FlushWork) -> bool:
         """Apply finished `work`. Returns whether its end offset is still valid."""
         work.release()
@@ -182,3 +188,16 @@ class FlushState:
         if work.epochs is not None and self._epochs is not None and work.epochs.number == self._epochs.changes_count:
             self._epochs = None  # only now: of two concurrent flushes, each has to make the epochs durable before it is complete
         return True
+
+
+def _share_files(segments: Iterable[LogSegment]) -> tuple[SegmentFile, ...]:
+    """References to the segments' files. OSError, without any, when one of them cannot be opened."""
+    files: list[SegmentFile] = []
+    try:
+        for segment in segments:
+            files.append(segment.share_file())
+    except OSError:
+        for file in files:
+            file.release()
+        raise
+    return tuple(files)

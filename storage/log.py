@@ -343,18 +343,20 @@ class Log:
         return self._local.flush_is_due(self.log_end_offset, now_ms)
 
     def take_flush(self) -> FlushWork | None:
-        """What makes the log durable up to its end; None when it is. Run it off the loop, then hand it to `flushed`, or `release` it when
-        it failed."""
+        """What makes the log durable up to its end; None when it is. Run it off the loop, then `flushed`, or `release` it if it failed."""
         return self._local.take_flush(self.log_end_offset)
 
     def flushed(self, work: FlushWork) -> None:
         """`work` ran: everything below its end offset is durable, unless the log was truncated meanwhile."""
         self._local.flushed(work)
 
+    def give_back(self, work: FlushWork) -> None:
+        """The process had not enough descriptors for `work`: the next flush does what it was to do."""
+        self._local.flushes.give_back(work)
+
     def flush(self) -> None:
         """Make everything durable now; blocks. StorageError when the disk fails."""
-        work = self.take_flush()
-        if work is None:
+        if (work := self.take_flush()) is None:
             return
         try:
             work.run()
@@ -376,8 +378,7 @@ class Log:
         self._local.note_renamed(directory)
 
     def write_state(self) -> None:
-        """Write what a clean stop leaves beside the batches: indexes and the producers' snapshot, without fsync. The epochs are written by
-        the flush that follows."""
+        """Write what a clean stop leaves beside the batches, without fsync: indexes and a snapshot. The next flush writes the epochs."""
         self._local.write_indexes()
         snapshot = self.producers.take_snapshot()
         if snapshot is not None:

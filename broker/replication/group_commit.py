@@ -8,7 +8,7 @@ by one.
 Invariant: a log whose flush was requested is dirty here, or in the round that runs, until `on_flushed` was called for it.
 
 A failed round is not repeated: the kernel may have dropped the pages that it could not write, so a second fsync would succeed without
-having written them.
+having written them. A round that lacks descriptors is: no fsync has failed then, and the log directory stays online (LogDirectories.fail).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.loop.blocking import BlockingResult, RunBlocking
-from storage.errors import StorageError
+from storage.errors import StorageError, is_descriptor_shortage
 
 if TYPE_CHECKING:
     from broker.replication.partition import Partition
@@ -31,6 +31,9 @@ ROUND_PARTITIONS_MAX = 200
 
 SMALL_ROUND_PARTITIONS_MAX = 50
 """A round with no more partitions begins the next one in the turn of the loop in which it ends."""
+
+SHORTAGE_WAIT_MS = 1_000
+"""Until a round is tried again that the process had not enough descriptors for."""
 
 SYNC_FILES_MAX = 4  # dirty files of one round up to which fdatasync each is cheaper than one syncfs
 
@@ -99,7 +102,13 @@ class GroupCommitter:
             callback()
 
     def _start_round(self) -> None:
-        works = self._take_works(self._take_dirty())
+        dirty = self._take_dirty()
+        works: list[_LogFlush] = []
+        try:
+            self._take_works(dirty, works)
+        except StorageError as error:
+            self._end_failed(dirty, works, error)
+            return
         if not works:
             self._finish_round()
             return
@@ -122,28 +131,22 @@ class GroupCommitter:
         self._waiting = [waiter for waiter in self._waiting if waiter.partitions_count > 0]
         return dirty
 
-    def _take_works(self, dirty: Collection[Partition]) -> list[_LogFlush]:
-        works: list[_LogFlush] = []
-        try:
-            for partition in dirty:
-                log = partition.log
-                if self._is_failed or partition.is_deleted or partition.is_offline or log.log_dir != self._log_dir_name:
-                    continue  # in the last case it has moved, and the committer of its new directory was asked
-                work = log.take_flush()
-                if work is not None:
-                    works.append(_LogFlush(partition, log, work))
-        except StorageError as error:
-            self._fail(works, error)
-            return []
-        return works
+    def _take_works(self, dirty: Collection[Partition], works: list[_LogFlush]) -> None:
+        """Add what is to be flushed to `works`. StorageError when a file cannot be opened; what was taken before is in `works` then."""
+        for partition in dirty:
+            log = partition.log
+            if self._is_failed or partition.is_deleted or partition.is_offline or log.log_dir != self._log_dir_name:
+                continue  # in the last case it has moved, and the committer of its new directory was asked
+            work = log.take_flush()
+            if work is not None:
+                works.append(_LogFlush(partition, log, work))
 
     def _end_round(self, works: list[_LogFlush], done: BlockingResult) -> None:
         self._is_running = False
         try:
             done.result()
         except StorageError as error:
-            self._fail(works, error)
-            self._finish_round()
+            self._end_failed([partition for partition, _, _ in works], works, error)
             return
         flushed: list[Partition] = []
         for partition, log, work in works:
@@ -171,11 +174,26 @@ class GroupCommitter:
         if self._dirty or self._after_this_round:
             self._start_round()
 
-    def _fail(self, works: list[_LogFlush], error: StorageError) -> None:
+    def _end_failed(self, asked: Collection[Partition], works: list[_LogFlush], error: StorageError) -> None:
+        if is_descriptor_shortage(error):
+            self._try_again_later(asked, works)
+            self._on_failure(self.log_dir, error)
+            return
         self._is_failed = True
         for _, _, work in works:
             work.release()
         self._on_failure(self.log_dir, error)
+        self._finish_round()
+
+    def _try_again_later(self, asked: Collection[Partition], works: list[_LogFlush]) -> None:
+        """Make the round again after SHORTAGE_WAIT_MS. Who waits for it goes on waiting."""
+        for _, log, work in works:
+            log.give_back(work)
+        self._dirty = OrderedDict.fromkeys((*asked, *self._dirty))  # first again
+        for waiter in self._waiting:
+            waiter.partitions_count = min(waiter.partitions_count + len(asked), len(self._dirty))
+        self._is_running = True
+        self._call_later(SHORTAGE_WAIT_MS, self._begin_next)
 
 
 def run_flushes(log_dir: Path, works: list[FlushWork]) -> None:

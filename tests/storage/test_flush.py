@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from storage.disk import SYSTEM_DISK
 from storage.errors import StorageError
+from storage.file_slice import SegmentFile
 from storage.leader_epochs import EpochEntry
+from storage.segment import LogSegment
 from tests.storage.conftest import NOW_MS, OpenLog, append, append_idempotent
 
 
@@ -55,6 +58,46 @@ def test_work_older_than_a_truncation_moves_nothing(open_log: OpenLog) -> None:
     log.flushed(work)
 
     assert log.durable_end_offset == 0
+
+
+def test_work_that_is_given_back_is_all_done_by_the_next(open_log: OpenLog) -> None:
+    """The directory too: without its fsync a power cut takes the name of a new file."""
+    log = open_log()
+    append(log, 3)
+    first = log.take_flush()
+    assert first is not None and first.directory is not None
+
+    log.give_back(first)
+    again = log.take_flush()
+
+    assert again is not None
+    assert (again.directory, again.end_offset, again.paths) == (first.directory, first.end_offset, first.paths)
+    log.flushed(again)
+    assert log.segments.active.file._references == 1
+
+
+def test_a_flush_that_cannot_open_one_file_keeps_none_of_the_others(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(segment_bytes=200)
+    for _ in range(3):
+        append(log)
+    *closed, active = log.segments
+    assert closed
+    share = LogSegment.share_file
+
+    def refuse_the_last(segment: LogSegment) -> SegmentFile:
+        if segment is active:
+            raise OSError(errno.EMFILE, "Too many open files")
+        shared.append(share(segment))
+        return shared[-1]
+
+    shared: list[SegmentFile] = []
+    before = [segment.file._references for segment in closed]
+    monkeypatch.setattr(LogSegment, "share_file", refuse_the_last)
+    with pytest.raises(StorageError, match="Too many open files"):
+        log.take_flush()
+
+    assert len(shared) == len(closed)
+    assert [segment.file._references for segment in closed] == before
 
 
 def test_truncation_lowers_the_recovery_point(open_log: OpenLog) -> None:

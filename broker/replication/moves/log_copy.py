@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.records import LOG_OVERHEAD
 from storage.batches import find_start_within_batch
-from storage.errors import StorageError
+from storage.errors import StorageError, is_descriptor_shortage
 from storage.file_slice import FileSlice
 from storage.page_cache import ColdRead, not_waiting
 
@@ -138,7 +138,9 @@ class LogCopy:
         def end(done: Any) -> None:
             self._flushes_count -= 1
             error = done.exception()
-            if error is not None or self._is_closed:
+            if is_descriptor_shortage(error):
+                self.future.give_back(work)  # it is tried again
+            elif error is not None or self._is_closed:
                 work.release()
             else:
                 self.future.flushed(work)

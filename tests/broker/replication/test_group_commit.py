@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from broker.replication.group_commit import SHORTAGE_WAIT_MS
 from protocol.errors import ErrorCode
 from storage import log_opener
 from storage.errors import StorageError
+from storage.flush import FlushState
 from tests.broker.replication.world import World, batch, values
 
 
@@ -90,6 +93,49 @@ def test_failed_fsync_takes_the_log_directory_offline(tmp_path: Path) -> None:
     assert world.executor.pending == []
 
 
+def shortage_in(directory: Path) -> StorageError:
+    error = StorageError("no", path=directory)
+    error.__cause__ = OSError(errno.EMFILE, "Too many open files")
+    return error
+
+
+def test_a_round_that_lacks_descriptors_is_made_again(tmp_path: Path) -> None:
+    """No disk is at fault, and no fsync has failed: the log directory stays online, and who waits for it is answered."""
+    world = World(tmp_path)
+    world.create_topic("a", partitions=2, flush_messages="1")
+    answers = world.produce("a", batch("x"))
+    flushed: list[None] = []
+    world.replica_manager.when_flushed(lambda: flushed.append(None))
+
+    world.executor.run(shortage_in(tmp_path))
+    assert answers == [] and flushed == [] and world.failed_log_dirs == []
+    later = world.produce("a", batch("y"), index=1)
+    world.clock.advance(SHORTAGE_WAIT_MS)
+    world.executor.run()
+
+    assert [each.error_code for each in (*answers, *later)] == [ErrorCode.NONE] * 2
+    assert flushed == [None]
+    assert world.executor.pending == []
+
+
+def test_a_round_that_cannot_open_a_file_is_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closed segment's file is opened to be synchronised."""
+    world = World(tmp_path)
+    world.create_topic("a", flush_messages="1")
+
+    def fail(*arguments: object) -> None:
+        raise OSError(errno.ENFILE, "Too many open files in system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FlushState, "take", fail)
+        answers = world.produce("a", batch("x"))
+    assert answers == [] and world.executor.pending == []
+    world.clock.advance(SHORTAGE_WAIT_MS)
+    world.executor.run()
+
+    assert answers[0].error_code is ErrorCode.NONE
+
+
 def test_topic_deleted_while_its_round_runs_is_let_go(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.create_topic("a", flush_messages="1")
@@ -169,6 +215,26 @@ def test_very_many_partitions_take_several_rounds_and_their_waiters_hear_in_time
         told.append((durable_count, list(heard)))
 
     assert told == [(3, []), (5, ["early"]), (6, ["early"]), (8, ["early", "late"])]
+
+
+def test_who_waits_hears_in_time_though_a_round_lacks_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its partitions are asked for again while it runs, too."""
+    monkeypatch.setattr("broker.replication.group_commit.ROUND_PARTITIONS_MAX", 3)
+    world = world_with_dirty_logs(tmp_path, 6)
+    heard: list[int] = []
+    world.replica_manager.request_flush([world.partition("a", index) for index in range(5)])
+    world.replica_manager.when_flushed(lambda: heard.append(5))
+    world.replica_manager.request_flush([world.partition("a", index) for index in (0, 5)])
+    world.replica_manager.when_flushed(lambda: heard.append(6))
+
+    world.executor.run(shortage_in(tmp_path))
+    world.clock.advance(SHORTAGE_WAIT_MS)
+    told: list[tuple[int, list[int]]] = []
+    while world.executor.pending:
+        world.executor.run()
+        told.append((sum(world.partition("a", index).log.durable_end_offset for index in range(6)), list(heard)))
+
+    assert told == [(3, []), (6, [5, 6])]
 
 
 def world_with_dirty_logs(directory: Path, count: int) -> World:
