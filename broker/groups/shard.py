@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.coordination.records import CoordinatorRecord, CoordinatorResult
 from broker.coordination.shard import Shard
+from broker.coordination.timers import RETRY_BACKOFF_MS
 from broker.groups.classic.group_metadata_manager import GroupMetadataManager
 from broker.groups.group_config import GroupConfig
 from broker.groups.offset_metadata_manager import OffsetMetadataManager
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 EXPIRED_RECORDS_PER_BATCH = 1000
 """Tombstones in one append. The batch is far below max.message.bytes."""
+
+DELETED_TOPICS_TIMER = "deleted topics"
+"""The purpose of the timers of deletions that are tried again."""
 
 
 class GroupCoordinatorShard:
@@ -169,16 +173,22 @@ class GroupCoordinatorShard:
         self._write_tombstones(self.offset_manager.expire(group_id))
 
     def delete_topics(self, topics: Mapping[str, Collection[bytes]]) -> None:
-        """Write the tombstones of all offsets in deleted topics, by name and ids."""
-        self._write_tombstones(self.offset_manager.delete_topics(topics))
+        """Write the tombstones of all offsets in deleted topics, by name and ids. Tried again until they are written: before the next
+        load nothing else would do it, and a new topic of the name would be read from the old offsets."""
 
-    def _write_tombstones(self, records: list[CoordinatorRecord]) -> None:
+        def delete_again() -> None:
+            self._shard.timers.schedule_if_absent((DELETED_TOPICS_TIMER, *topics), RETRY_BACKOFF_MS, lambda: self.delete_topics(topics))
+
+        self._write_tombstones(self.offset_manager.delete_topics(topics), delete_again)
+
+    def _write_tombstones(self, records: list[CoordinatorRecord], retry: Callable[[], None] | None = None) -> None:
         for start in range(0, len(records), EXPIRED_RECORDS_PER_BATCH):
             if self._shard.is_active:  # a failed write ends the shard
-                self._shard.write(CoordinatorResult(records[start : start + EXPIRED_RECORDS_PER_BATCH], self._tombstones_written))
+                result = CoordinatorResult(records[start : start + EXPIRED_RECORDS_PER_BATCH], self._tombstones_written)
+                self._shard.write(result if retry is None else self._shard.retried(result, retry))
 
     def _tombstones_written(self, error: ErrorCode) -> None:
-        # A refused write is repeated at the next check.
+        # A refused write of expired offsets is repeated at the next check.
         if error is not ErrorCode.NONE:
             self._limited_log.warning(
                 "unwritten tombstones", "partition %d: tombstones could not be written: %s", self._shard.partition, error.name

@@ -3,6 +3,7 @@
 import pytest
 
 from broker.coordination.records import CoordinatorRecord
+from broker.coordination.timers import RETRY_BACKOFF_MS
 from broker.groups.record_table import GROUP_RECORDS
 from protocol.errors import ErrorCode
 from protocol.messages.stored.group_records import OffsetCommitKey, OffsetCommitValue
@@ -221,6 +222,23 @@ def test_offsets_of_a_deleted_topic_are_deleted():
     script.skip()
 
     script.delete_topic("t")
+    script.fetch(0)
+
+    script.expect("log: t-0=deleted", "fetch t-0=-1")
+
+
+def test_offsets_of_a_deleted_topic_are_deleted_later_if_that_is_refused_now():
+    """Nothing else would, before the next load: a topic made anew under the name would be read from the old offset."""
+    script = Transcript()
+    script.commit(5)
+    script.skip()
+    script.log.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    script.delete_topic("t")
+    script.advance(RETRY_BACKOFF_MS)
+
+    script.log.fail_with = None
+    script.advance(RETRY_BACKOFF_MS)
+    script.create_topic("t", partitions=2, topic_id=NEW_ID)
     script.fetch(0)
 
     script.expect("log: t-0=deleted", "fetch t-0=-1")
