@@ -80,7 +80,8 @@ async def connect_within(
     timeout_ms: int, clock: Clock, network: Network, host: str, port: int, protocol_factory: Callable[[], asyncio.BaseProtocol]
 ) -> tuple[Any, Any]:
     """As `network.connect`, but raises TimeoutError, which is an OSError, after `timeout_ms`. If an address is silent, the system tries
-    for two minutes, in the end only once a minute, and would be late to notice that the address answers again."""
+    for two minutes, in the end only once a minute, and would be late to notice that the address answers again. OSError also for what can be
+    no host's name."""
     connecting = asyncio.ensure_future(network.connect(host, port, protocol_factory))
     timer = clock.call_later(timeout_ms, connecting.cancel)
     try:
@@ -90,6 +91,8 @@ async def connect_within(
         if task is not None and task.cancelling():
             raise
         raise TimeoutError(f"{host}:{port} does not answer") from None
+    except UnicodeError as error:
+        raise OSError(f"{host!r} is no name of a host: {error}") from error
     finally:
         timer.cancel()
 

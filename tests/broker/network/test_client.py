@@ -16,7 +16,7 @@ from broker.loop.clock import SystemClock
 from broker.loop.turns import Turns
 from broker.network.client import PeerConnection, State
 from broker.network.reconnects import CONNECT_TIMEOUTS_MS
-from broker.network.sockets import SystemNetwork
+from broker.network.sockets import SystemNetwork, connect_within
 from protocol import codec
 from protocol.apis import DECLARED
 from protocol.framing import BufferPool
@@ -158,6 +158,14 @@ def test_nobody_listening_is_told_at_once_and_tried_again_later(world: World) ->
     world.run(1)
 
     assert world.clusters == [None, "answer-1"]
+
+
+async def test_a_host_that_can_be_no_name_cannot_be_reached_as_one_that_does_not_exist() -> None:
+    """Python refuses it with a ValueError. Nobody was told then, and each request to that node waited for its timeout."""
+    loop = asyncio.get_running_loop()
+
+    with pytest.raises(OSError, match=r"a\.\.b"):
+        await connect_within(TIMEOUT_MS, SystemClock(loop), SystemNetwork(loop), "a..b", 9092, asyncio.Protocol)
 
 
 def test_a_connection_that_is_silent_is_given_up_and_made_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
