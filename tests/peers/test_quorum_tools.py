@@ -90,7 +90,11 @@ def add_controller(java_host: JavaHost, quorum: DynamicQuorum, node: QuorumNode)
 def test_a_controller_is_added_and_another_removed(java_host: JavaHost, quorum: DynamicQuorum) -> None:
     newcomer = quorum.add(4, "controller")
     newcomer.start()
-    until(lambda: 4 in {each.replica_id for each in quorum.describe().observers}, "the newcomer fetches")
+
+    def caught_up() -> set[int]:
+        return {each.replica_id for each in quorum.describe().observers if each.last_caught_up_timestamp > 0}
+
+    until(lambda: 4 in caught_up(), "the newcomer has caught up, without which it is refused")
     leader_id = quorum.describe().leader_id
 
     add_controller(java_host, quorum, newcomer)

@@ -124,7 +124,8 @@ class Run:
 
     def run(self, lane: Lane) -> Result:
         """Run one lane to its end. For a thread of its own."""
-        directory = (self._in_memory if lane.name in IN_MEMORY else self._scratch) / lane.name.replace("/", "-")
+        folder = lane.name.replace("/", "-").replace("*", "each")  # Prometheus takes a * in a path for a pattern
+        directory = (self._in_memory if lane.name in IN_MEMORY else self._scratch) / folder
         directory.mkdir()
         report, log = directory / "report.xml", directory / "output"
         options = [f"--basetemp={directory / 'files'}", f"--junitxml={report}"]

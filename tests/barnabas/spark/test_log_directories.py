@@ -53,7 +53,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def fill(server: ServerProcess) -> None:
     """Several segments, with each codec, nulls, headers, committed and aborted transactions, and one that stays open."""
     for number, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
-        producer = Producer({"bootstrap.servers": server.bootstrap, "compression.type": codec, "linger.ms": 5})
+        producer = Producer({"bootstrap.servers": server.bootstrap, "compression.type": codec, "linger.ms": 1000})
         for count in range(200):
             value = None if count % 50 == 0 else f"{codec} {count} ".encode() * 20
             time_ms = TIMESTAMP_MS + number * 1000 + count
