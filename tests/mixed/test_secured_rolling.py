@@ -40,6 +40,7 @@ class Traffic:
         self.read: list[bytes] = []
         self._errors: list[str] = []
         self._over = threading.Event()
+        self._has_read = threading.Event()
         self._client = client
         self._threads = [threading.Thread(target=self._produce), threading.Thread(target=self._consume)]
 
@@ -48,6 +49,9 @@ class Traffic:
         for thread in self._threads:
             thread.start()
         try:
+            # A librdkafka that waits for the metadata before its first join waits five minutes if that broker goes away meanwhile
+            # ("Broker handle destroyed without termination").
+            assert self._has_read.wait(FLUSH_S), "the consumer reads nothing"
             yield
         finally:
             self._over.set()
@@ -78,6 +82,8 @@ class Traffic:
         deadline_s = None
         while deadline_s is None or (len(self.read) < self._expected + len(self.acknowledged) and time.monotonic() < deadline_s):
             self.read += [message.value() or b"" for message in consumer.consume(500, timeout=0.2) if message.error() is None]
+            if self.read:
+                self._has_read.set()
             if self._over.is_set() and not self._threads[0].is_alive() and deadline_s is None:
                 deadline_s = time.monotonic() + FLUSH_S
         consumer.close()
