@@ -363,7 +363,7 @@ FURTHER = (
     *(
         Row(
             name,
-            f"{what}, 100 B, 6 partitions",
+            f"{what}, 100 B, 4 partitions",
             spark_rows.batch(data_source),
             (
                 rate_figure("sink_rows_per_s", "sink", "rows/s"),

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from bench.session import Outcome, Session
 
-ROWS = 2_000_000
-PARTITIONS = 6
+ROWS = 4_000_000
+PARTITIONS = 4
 
 
 def batch(data_source: str) -> Callable[[Session], Outcome]:
