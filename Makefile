@@ -26,7 +26,7 @@ SOURCES := $(shell find barnabas broker config pipeline protocol storage -name '
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: run install check test lint style bench bench-compare bench-versus profile crash chaos transactions attack fuzz compare simulate clean
+.PHONY: run install check test lint style bench bench-compare bench-versus profile crash chaos transactions attack fuzz compare simulate docs clean
 
 run: $(VENV)/.installed
 	@exec $(BIN)/barnabas serve
@@ -38,6 +38,11 @@ install: $(VENV)/.installed
 test: $(VENV)/.installed $(VENV)/.test-dependencies
 	@command -v java >/dev/null 2>&1 || echo "Java is missing: the Spark and Java-client tests will be skipped. To install it: sudo apt-get install -y openjdk-17-jdk-headless maven" >&2
 	$(BIN)/python -m $(if $(PYTEST_ARGS),pytest $(PYTEST_ARGS),tests.support.lanes --workers $(LANES))
+
+# The documentation as a site, in build/docs: without network, and a warning is an error.
+docs: $(VENV)/.test-dependencies
+	$(BIN)/python -m sphinx -W --keep-going -q -c docs -d build/doctrees . build/docs
+	@echo "build/docs/index.html"
 
 # For the hand at work, within a minute: what needs no other process and takes little time (tests/support/in_process.py).
 check: style
@@ -117,5 +122,5 @@ $(VENV)/.installed: $(VENV)/.dependencies $(SOURCES)
 $(VENV)/.test-dependencies: $(VENV)/.dependencies
 	@echo "Installing the test dependencies (pyspark is large) …"
 	@$(PIP) $$($(BIN)/python -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
-	print(*(name for extra in ("pipeline", "schemas", "cli", "console", "test") for name in extras[extra] if not name.startswith("barnabas[")))')
+	print(*(name for extra in ("pipeline", "schemas", "cli", "console", "docs", "test") for name in extras[extra] if not name.startswith("barnabas[")))')
 	@touch $@
