@@ -1,0 +1,51 @@
+"""docs/reference says what the code says. Where a test fails here, run `python -m tests.reference`."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from barnabas.cli.verbs import VERBS
+from config.server import SERVER_PROPERTIES
+from tests.reference import FOLDER, REGENERATE, commands_page, metrics_page, properties_page, scrape, used_broker
+from tests.support.sources import ROOT
+
+STALE = "run `python -m tests.reference`"
+
+
+def test_properties_are_not_stale() -> None:
+    assert (FOLDER / "properties.md").read_text(encoding="utf-8") == properties_page(), STALE
+
+
+def test_commands_are_not_stale() -> None:
+    assert (FOLDER / "commands.md").read_text(encoding="utf-8") == commands_page(), STALE
+
+
+@pytest.mark.long("starts a broker")
+def test_metrics_are_not_stale() -> None:
+    """Each metric that is shown is on the page, in the same words."""
+    page = (FOLDER / "metrics.md").read_text(encoding="utf-8")
+
+    with used_broker() as port:
+        shown = metrics_page(scrape(port))
+
+    assert set(shown.splitlines()) - set(page.splitlines()) == set(), STALE
+    assert shown.count("\n") > 100
+
+
+def test_every_command_has_a_part() -> None:
+    parts = set(re.findall(r"^### barnabas (.+)$", commands_page(), re.MULTILINE))
+
+    assert parts > {" ".join(words) for words in VERBS} | {"serve", "cluster up", "pipeline archive"}
+
+
+def test_every_property_of_a_broker_has_a_row_that_says_whether_it_has_an_effect() -> None:
+    rows = dict(re.findall(r"^\| `([^`]+)` \|(?: (?:\\\||[^|])+ \|){4} (yes|no) \|", properties_page(), re.MULTILINE))
+
+    assert rows.keys() >= {name for name, known in SERVER_PROPERTIES.items() if not known.is_internal}
+    assert (rows["num.io.threads"], rows["log.retention.hours"]) == ("no", "yes")
+
+
+def test_every_page_says_how_it_is_made() -> None:
+    assert all(REGENERATE in page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
