@@ -40,7 +40,7 @@ test: $(VENV)/.installed $(VENV)/.test-dependencies
 	$(BIN)/python -m $(if $(PYTEST_ARGS),pytest $(PYTEST_ARGS),tests.support.lanes --workers $(LANES))
 
 # The documentation as a site, in build/docs: without network, and a warning is an error.
-docs: $(VENV)/.test-dependencies
+docs: $(VENV)/.docs-dependencies
 	$(BIN)/python -m sphinx -W --keep-going -q -c docs -d build/doctrees . build/docs
 	@echo "build/docs/index.html"
 
@@ -117,6 +117,10 @@ $(VENV)/.dependencies: $(VENV)/.created pyproject.toml constraints.txt
 # The wheel, as users get it; pip compiles its .pyc files, without which a start takes 0.7 s.
 $(VENV)/.installed: $(VENV)/.dependencies $(SOURCES)
 	@$(PIP) --no-deps --no-build-isolation --force-reinstall .
+	@touch $@
+
+$(VENV)/.docs-dependencies: $(VENV)/.created pyproject.toml constraints.txt
+	@$(PIP) $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
 	@touch $@
 
 $(VENV)/.test-dependencies: $(VENV)/.dependencies

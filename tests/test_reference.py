@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 
 import pytest
 
 from barnabas.cli.verbs import VERBS
+from broker.cli.main import USAGE
 from config.server import SERVER_PROPERTIES
+from pipeline.cli import parser as pipeline_parser
 from tests.reference import FOLDER, REGENERATE, commands_page, metrics_page, properties_page, scrape, used_broker
 from tests.support.sources import ROOT
 
@@ -35,9 +38,13 @@ def test_metrics_are_not_stale() -> None:
 
 
 def test_every_command_has_a_part() -> None:
+    """Those that `barnabas --help` names, and every job of the pipeline."""
     parts = set(re.findall(r"^### barnabas (.+)$", commands_page(), re.MULTILINE))
+    named = set(re.findall(r"^  ([a-z][a-z-]+) ", USAGE, re.MULTILINE))
+    (jobs,) = (action.choices for action in pipeline_parser()._actions if isinstance(action, argparse._SubParsersAction))
 
-    assert parts > {" ".join(words) for words in VERBS} | {"serve", "cluster up", "pipeline archive"}
+    assert parts >= {" ".join(words) for words in VERBS} | {f"pipeline {job}" for job in jobs}
+    assert {part.split()[0] for part in parts} == named
 
 
 def test_every_property_of_a_broker_has_a_row_that_says_whether_it_has_an_effect() -> None:
