@@ -1,7 +1,7 @@
 """The pages of docs/reference, made from the code. `python -m tests.reference` writes them anew.
 
-Properties and commands are written from the tables and parsers that the broker and the commands use; metrics are what a broker shows that
-has served a producer, a group and a request.
+Properties and commands are written from the tables and parsers that the broker and the commands use, APIs from the handlers' docstrings,
+messages from the calls that log them; metrics are what a broker shows that has served a producer, a group and a request.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from config.properties import Property, UpdateMode
 from config.server import SERVER_PROPERTIES
 from config.topic import TOPIC_PROPERTIES
 from pipeline.cli import parser as pipeline_parser
+from tests.reference_apis import apis_page
+from tests.reference_messages import messages_page
 from tests.support.ports import free_port
 from tests.support.sources import ROOT
 
@@ -39,6 +41,19 @@ SERVER_COMMANDS = (
     ("pipeline", "archive"), ("pipeline", "replay"), ("pipeline", "status"), ("pipeline", "verify"), ("pipeline", "compact"),
     ("pipeline", "run"),
 )  # fmt: skip
+MESSAGES_HEAD = f"""# Errors in the log, and what to do
+
+{REGENERATE}
+Every warning and error that a broker logs, by area. `…` stands for what varies. Other lines are explained in
+[the log](../operations.md#the-log); those that end a start, or trouble clients, in [troubleshooting](../operations.md#troubleshooting).
+`barnabas doctor` looks for the causes of many before they are there. Find a line by a few of its words.
+"""
+APIS_HEAD = f"""# APIs
+
+{REGENERATE}
+What each API does here, with its versions, as its handler says. [Protocol](../protocol.md) has the table, the messages, and all that
+differs from Kafka. Where nothing is said, it is as in Apache Kafka.
+"""
 _CHANGES = {UpdateMode.READ_ONLY: "no", UpdateMode.PER_BROKER: "of a broker", UpdateMode.CLUSTER_WIDE: "of all brokers"}
 
 
@@ -207,6 +222,8 @@ def main() -> None:
         (FOLDER / "metrics.md").write_text(metrics_page(scrape(port)), encoding="utf-8")
     (FOLDER / "properties.md").write_text(properties_page(), encoding="utf-8")
     (FOLDER / "commands.md").write_text(commands_page(), encoding="utf-8")
+    (FOLDER / "apis.md").write_text(apis_page(APIS_HEAD), encoding="utf-8")
+    (FOLDER / "messages.md").write_text(messages_page(MESSAGES_HEAD), encoding="utf-8")
 
 
 if __name__ == "__main__":

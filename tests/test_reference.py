@@ -7,11 +7,15 @@ import re
 
 import pytest
 
+from barnabas.cli import verbs
 from barnabas.cli.verbs import VERBS
 from broker.cli.main import USAGE
 from config.server import SERVER_PROPERTIES
 from pipeline.cli import parser as pipeline_parser
-from tests.reference import FOLDER, REGENERATE, commands_page, metrics_page, properties_page, scrape, used_broker
+from protocol.apis import APIS
+from tests.reference import APIS_HEAD, FOLDER, MESSAGES_HEAD, REGENERATE, commands_page, metrics_page, properties_page, scrape, used_broker
+from tests.reference_apis import apis_page, contract
+from tests.reference_messages import advice, messages, messages_page
 from tests.support.sources import ROOT
 
 STALE = "run `python -m tests.reference`"
@@ -23,6 +27,34 @@ def test_properties_are_not_stale() -> None:
 
 def test_commands_are_not_stale() -> None:
     assert (FOLDER / "commands.md").read_text(encoding="utf-8") == commands_page(), STALE
+
+
+def test_apis_are_not_stale() -> None:
+    assert (FOLDER / "apis.md").read_text(encoding="utf-8") == apis_page(APIS_HEAD), STALE
+
+
+def test_every_api_says_which_versions_it_serves() -> None:
+    assert [api.name for api in APIS.values() if "Serves v" not in contract(api)] == []
+
+
+def test_messages_are_not_stale() -> None:
+    assert (FOLDER / "messages.md").read_text(encoding="utf-8") == messages_page(MESSAGES_HEAD), STALE
+
+
+def test_every_warning_and_error_has_advice() -> None:
+    """In docs/reference/advice.toml. One that has a traceback is a defect if it has none."""
+    told = {text for area in advice().values() for text in area}
+    logged = {message.text: message for message in messages()}
+
+    assert [text for text, message in logged.items() if text not in told and not message.has_traceback] == []
+    assert told - logged.keys() == set(), "advice about what is logged no more"
+
+
+def test_advice_names_commands_that_exist() -> None:
+    named = re.findall(r"`barnabas ([^`]+)`", (FOLDER / "advice.toml").read_text(encoding="utf-8"))
+
+    unknown = [words for words in named if not verbs.find(words.split()) and not re.search(rf"^  {words.split()[0]} ", USAGE, re.MULTILINE)]
+    assert named and unknown == []
 
 
 @pytest.mark.long("starts a broker")
