@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support import spark_classes
 from tests.support.in_process import guard_if_told
 from tests.support.in_process import pytest_addoption as pytest_addoption
 from tests.support.in_process import pytest_collection_finish as pytest_collection_finish
@@ -25,8 +26,6 @@ if sys.dont_write_bytecode:
     # Where the checkout is to be kept clean, what is compiled is kept elsewhere: rewriting all assertions anew takes 20 s.
     sys.dont_write_bytecode, sys.pycache_prefix = False, str(cache_dir() / "pycache")
 
-SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For Spark's processes in tests: they do not live long enough for the second compiler to give back the time that it takes."""
 INSTALL_JAVA = "sudo apt-get install -y openjdk-17-jdk-headless maven"
 
 
@@ -34,9 +33,15 @@ def pytest_configure(config: pytest.Config) -> None:
     # Settings of the caller's shell are configuration to a broker: no test may depend on them.
     for key in [key for key in os.environ if key.startswith("KAFKA_")]:
         del os.environ[key]
-    for variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
-        os.environ.setdefault(variable, SHORT_LIVED_JVM)
+    spark_classes.set_options(os.environ)
     guard_if_told(config)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _spark_classes(request: pytest.FixtureRequest) -> None:
+    if any(item.get_closest_marker("spark") for item in request.session.items):
+        spark_classes.make_archive()
+        spark_classes.set_options(os.environ)
 
 
 @pytest.fixture(autouse=True, scope="module")
