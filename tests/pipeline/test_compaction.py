@@ -17,7 +17,9 @@ from barnabas.spark.archives.compaction import Compacted, compact
 from barnabas.spark.archives.hadoop_files import HadoopFiles
 from barnabas.spark.archives.manifest import read_manifest
 from barnabas.spark.archives.reading import ArchiveError
+from tests.pipeline.job_kills import kills
 from tests.pipeline.made_archive import DAY, write_file
+from tests.pipeline.sink_campaign.gate_keeper import GateKeeper
 from tests.pipeline.spark_support import needs_java, positions, read_archive, unsorted_files
 
 pytestmark = [pytest.mark.spark, needs_java()]
@@ -25,6 +27,7 @@ pytestmark = [pytest.mark.spark, needs_java()]
 FILES, RECORDS = 6, 3
 EXPECTED = sorted(("orders", 0, number) for number in range(FILES * RECORDS))
 LAST = FILES - 1
+KILLS = (kills.Kill("compact:linked"), kills.Kill("compact:exchanged"), kills.Kill("compact:hidden", skipped=1, moves=True))
 Step = Callable[[str], None]
 
 
@@ -132,6 +135,26 @@ def test_reader_that_runs_all_the_time_never_sees_a_record_twice(spark: SparkSes
 
     assert set(most) <= {0, 1} and len(most) > 1
     assert positions(read_archive(tmp_path)) == EXPECTED
+
+
+def test_kill_9_of_the_command_at_a_step_leaves_nothing_twice_and_the_next_run_mends_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Of Python and JVM at once. The first three runs exchange folders; the others move files, as other file systems need it."""
+    archive = tmp_path / "archive"
+    expected = kills.make_archive(archive)
+    keeper, reader = GateKeeper(), kills.Reader(archive)
+    try:
+        for kill in KILLS:
+            kills.run_and_kill(keeper, kill, tmp_path, ["compact", str(archive), "--master", "local[1]"])
+            if not kill.moves:
+                assert positions(read_archive(archive)) == expected
+        compact(spark, str(archive))
+    finally:
+        reader.finish()
+        keeper.close()
+
+    assert reader.problems == [] and reader.count > len(KILLS)
+    assert kills.problems_of(archive, expected) == []
+    assert [len(list(folder.glob("*.parquet"))) for folder in sorted(archive.glob("topic=*/day=*"))] == [1, 1, 2]
 
 
 def test_files_that_archiving_adds_meanwhile_stay(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
 import barnabas.spark
@@ -16,7 +15,9 @@ from barnabas.spark.archives.replay import Selection, replay
 from barnabas.spark.errors import BarnabasError
 from pipeline.session import open_session
 from tests.clients.topics import create_topic
+from tests.pipeline.job_kills import kills
 from tests.pipeline.made_archive import TIME_MS, value_of, write_file
+from tests.pipeline.sink_campaign.gate_keeper import GateKeeper
 from tests.pipeline.spark_support import CHECKOUT, MASTER, SESSION_SETTINGS, needs_java
 from tests.support.process import ServerProcess, cache_dir
 
@@ -28,8 +29,7 @@ WIDTH = 10
 RECORDS = 25
 
 
-class KilledError(Exception):
-    """Stands for a kill between two steps."""
+KILLS = (kills.Kill("task:flushed", skipped=1), kills.Kill("commit:decided"))
 
 
 @pytest.fixture(scope="module")
@@ -59,47 +59,37 @@ def target(server: ServerProcess, topic_name: str) -> str:
     return topic_name
 
 
-def run(spark: SparkSession, server: ServerProcess, archive: str, topic: str, *, kill_at: str = "", **settings: object) -> int:
-    def say(line: str) -> None:
-        if kill_at and line.startswith(kill_at):
-            raise KilledError
-
+def run(spark: SparkSession, server: ServerProcess, archive: str, topic: str, **settings: object) -> int:
     selection = Selection("orders", **{key: settings.pop(key) for key in tuple(settings) if key.startswith(("from_", "to_"))})  # type: ignore[arg-type]
     kafka = {"kafka.bootstrap.servers": server.bootstrap}
-    return replay(spark, archive, topic, kafka, id=topic, selection=selection, records_per_step=2 * WIDTH, say=say, **settings)  # type: ignore[arg-type]
-
-
-def committed(server: ServerProcess, topic: str, partition: int) -> list[tuple[bytes, int]]:
-    """Value and timestamp of each record that a reader of committed transactions gets, in order."""
-    consumer = Consumer(
-        {"bootstrap.servers": server.bootstrap, "group.id": "r", "isolation.level": "read_committed", "enable.partition.eof": True}
-    )
-    try:
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        found = []
-        while (message := consumer.poll(60)) is not None and not message.error():
-            found.append((message.value(), message.timestamp()[1]))
-        return found
-    finally:
-        consumer.close()
+    return replay(spark, archive, topic, kafka, id=topic, selection=selection, records_per_step=2 * WIDTH, **settings)  # type: ignore[arg-type]
 
 
 def originals(partition: int, first: int, end: int = RECORDS) -> list[tuple[bytes, int]]:
     return [(value_of(partition, number), TIME_MS) for number in range(first, end)]
 
 
-def test_killed_replay_goes_on_and_writes_each_record_once_in_order(
-    spark: SparkSession, server: ServerProcess, target: str, archive: str
+def test_kill_9_of_the_command_within_a_step_leaves_each_record_once_in_order_with_its_timestamp(
+    spark: SparkSession, server: ServerProcess, target: str, archive: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(KilledError):
-        run(spark, server, archive, target, kill_at="step 2")
-    assert committed(server, target, 0) == originals(0, 0, 2 * WIDTH)
-    write_file(Path(archive), "orders", [(0, RECORDS)], batch=2)  # archived meanwhile: it is not of this replay
+    """Of Python, JVM and workers at once: with a transaction written, and with all of a step decided and none of them committed. What is
+    archived meanwhile is not of this replay, and a run after the last has nothing to do."""
+    keeper = GateKeeper()
+    words = kills.replay_words(server, archive, target, records_per_step=2 * WIDTH)
+    try:
+        for kill in KILLS:
+            kills.run_and_kill(keeper, kill, tmp_path / "kills", words)
+            seen = [kills.read_committed(server, target, partition) for partition in (0, 1)]
+            assert seen == [originals(0, 0)[: len(seen[0])], originals(1, 5)[: len(seen[1])]]
+    finally:
+        keeper.close()
+    write_file(Path(archive), "orders", [(0, RECORDS)], batch=2)
 
-    for _ in range(2):  # the second one has nothing to do
+    for _ in range(2):
         assert run(spark, server, archive, target) == 2 * RECORDS - 5
 
-    assert [committed(server, target, partition) for partition in (0, 1)] == [originals(0, 0), originals(1, 5)]
+    assert [kills.read_committed(server, target, partition) for partition in (0, 1)] == [originals(0, 0), originals(1, 5)]
+    assert kills.open_transactions(server) == []
     with pytest.raises(ArchiveError, match="was begun with other options"):
         run(spark, server, archive, target, from_offset=3)
 
@@ -107,7 +97,7 @@ def test_killed_replay_goes_on_and_writes_each_record_once_in_order(
 def test_offsets_choose_and_timestamps_can_be_new(spark: SparkSession, server: ServerProcess, target: str, archive: str) -> None:
     assert run(spark, server, archive, target, from_offset=3, to_offset=7, to_ms=TIME_MS + 1, timestamps="now") == 6
 
-    (first, second) = (committed(server, target, partition) for partition in (0, 1))
+    (first, second) = (kills.read_committed(server, target, partition) for partition in (0, 1))
     assert [value for value, _ in first] == [value_of(0, number) for number in range(3, 7)]
     assert [value for value, _ in second] == [value_of(1, 5), value_of(1, 6)]
     assert min(time_ms for _, time_ms in first + second) > TIME_MS
@@ -126,4 +116,4 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
     with pytest.raises(BarnabasError, match=r"unknown option 'kafka\.linger\.ms'"):
         replay(spark, archive, target, {"kafka.bootstrap.servers": server.bootstrap, "kafka.linger.ms": "1"}, id="x")
 
-    assert committed(server, target, 0) == []
+    assert kills.read_committed(server, target, 0) == []

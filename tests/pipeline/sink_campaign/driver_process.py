@@ -71,13 +71,8 @@ class DriverProcess:
         return not self._answers[number].empty()
 
     def kill(self, spared: Collection[int] = ()) -> None:
-        """kill -9 of the Python driver, its JVM and all their workers but the spared ones. Python first: a daemon that sees its JVM go
-        ends its workers by SIGHUP."""
-        processes = sorted(processes_of_session(self._process.pid), key=_is_java)
-        self.cpu_s = sum(map(_cpu_s, processes))
-        for pid in processes:
-            if pid not in spared:
-                kill_process(pid)
+        """kill -9 of the Python driver, its JVM and all their workers but the spared ones."""
+        self.cpu_s = kill_session(self._process.pid, spared)
         self._process.wait()
 
     def _take(self, line: str) -> bool:
@@ -97,6 +92,17 @@ class DriverProcess:
             except queue.Empty:
                 assert self._process.poll() is None, f"the driver ended by itself:\n{self.output}"
                 assert time.monotonic() < deadline_s, f"the driver did not answer in {timeout_s:.0f} s:\n{self.output}"
+
+
+def kill_session(session: int, spared: Collection[int] = ()) -> float:
+    """kill -9 of all processes of a session but the spared ones. Python first: a daemon that sees its JVM go ends its workers by SIGHUP.
+    Returns the seconds of CPU that they had used."""
+    processes = sorted(processes_of_session(session), key=_is_java)
+    cpu_s = sum(map(_cpu_s, processes))
+    for pid in processes:
+        if pid not in spared:
+            kill_process(pid)
+    return cpu_s
 
 
 def processes_of_session(session: int) -> list[int]:

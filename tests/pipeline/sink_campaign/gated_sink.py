@@ -9,24 +9,18 @@ A point is named `<phase>:<step>`: `plan`, `task`, `commit`, `abort`; POINTS lis
 from __future__ import annotations
 
 import functools
-import json
-import os
-import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.client.transaction import TransactionWriter
-from barnabas.spark.data_source import DefaultSource, StreamWriter
+from barnabas.spark.data_source import BatchWriter, DefaultSource, StreamWriter
 from barnabas.spark.sink import protocol
 from barnabas.spark.sink.ledger import Ledger
-from tests.pipeline.sink_campaign import ablations
+from tests.pipeline.sink_campaign import ablations, gates
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-ADDRESS = "BARNABAS_TEST_GATES"
-"""The environment variable with the keeper's port on loopback. Without it nothing is visited."""
-KEEPER_TIMEOUT_S = 600.0
 POINTS = (
     "plan:begin", "plan:generation", "plan:ended", "plan:aborted", "plan:adopted", "plan:end",
     "task:begin", "task:opening", "task:opened", "task:written", "task:flushed", "task:ended", "task:end",
@@ -53,23 +47,23 @@ class GatedSource(DefaultSource):
         writer = super().streamWriter(schema, overwrite)
         return GatedWriter(writer._options, writer._plan)
 
+    def writer(self, schema: StructType, overwrite: bool) -> GatedBatchWriter:
+        writer = super().writer(schema, overwrite)
+        return GatedBatchWriter(writer._options, writer._plan)
+
 
 class GatedWriter(StreamWriter):
     """The product's, in this module: what unpickles it imports the gates."""
 
 
+class GatedBatchWriter(BatchWriter):
+    """The product's, of `df.write`."""
+
+
 def visit(point: str) -> None:
-    """Returns when the keeper lets this process pass. A keeper that is gone holds nobody."""
-    port = os.environ.get(ADDRESS)
-    if port is None:
-        return
+    """Returns when the keeper lets this process pass."""
     assert point in POINTS, point
-    try:
-        with socket.create_connection(("127.0.0.1", int(port)), timeout=KEEPER_TIMEOUT_S) as connection:
-            connection.sendall(json.dumps({"point": point, "pid": os.getpid(), **_facts}).encode() + b"\n")
-            connection.recv(1)
-    except OSError:
-        pass
+    gates.visit(point, **_facts)
 
 
 def _as_phase(name: str, function: Callable[..., Any], facts_of: Callable[..., dict[str, object]]) -> Callable[..., Any]:

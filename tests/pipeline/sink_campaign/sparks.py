@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.pipeline.sink_campaign.driver_process import DriverProcess
-from tests.pipeline.sink_campaign.gated_sink import ADDRESS
+from tests.pipeline.sink_campaign.gates import ADDRESS
 from tests.pipeline.sink_campaign.world import COPY, SINK, SOURCE
 from tests.pipeline.spark_support import CHECKOUT
 
