@@ -26,7 +26,7 @@ SOURCES := $(shell find barnabas broker config pipeline protocol storage -name '
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: run install check test lint style bench bench-compare bench-versus profile crash chaos transactions attack fuzz compare simulate docs clean
+.PHONY: run install check test lint style bench bench-compare bench-versus profile crash chaos transactions attack fuzz compare simulate docs package clean
 
 run: $(VENV)/.installed
 	@exec $(BIN)/barnabas serve
@@ -43,6 +43,10 @@ test: $(VENV)/.installed $(VENV)/.test-dependencies
 docs: $(VENV)/.docs-dependencies
 	$(BIN)/python -m sphinx -W --keep-going -q -c docs -d build/doctrees . build/docs
 	@echo "build/docs/index.html"
+
+# The wheel and the source archive in dist/, checked: their metadata, and the installed wheel (tests/packaging/package.py).
+package: $(VENV)/.package-dependencies
+	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m tests.packaging.package
 
 # For the hand at work, within a minute: what needs no other process and takes little time (tests/support/in_process.py).
 check: style
@@ -119,8 +123,9 @@ $(VENV)/.installed: $(VENV)/.dependencies $(SOURCES)
 	@$(PIP) --no-deps --no-build-isolation --force-reinstall .
 	@touch $@
 
-$(VENV)/.docs-dependencies: $(VENV)/.created pyproject.toml constraints.txt
-	@$(PIP) $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+# Of one extra only: .venv/.docs-dependencies, .venv/.package-dependencies.
+$(VENV)/.docs-dependencies $(VENV)/.package-dependencies: $(VENV)/.%-dependencies: $(VENV)/.created pyproject.toml constraints.txt
+	@$(PIP) $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$*"])')
 	@touch $@
 
 $(VENV)/.test-dependencies: $(VENV)/.dependencies
