@@ -176,6 +176,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
             checkpoint=arguments.checkpoint,
             source="kafka",
             findings_limit=arguments.limit,
+            say=to_stderr,
         )
     _print_line(findings_json(found) if arguments.output == "json" else "\n".join(findings_lines(found, arguments.archive)))
     return 0 if found.is_whole else 1

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import queue
+import shutil
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from barnabas.spark.archives import compaction, verification
+from barnabas.spark.archives.compaction import Compacted, compact
 from barnabas.spark.archives.reading import ArchiveError
 from barnabas.spark.archives.verification import Finding, Verification, verify
 from pipeline.archive import ArchiveJob, Stop
@@ -20,12 +26,14 @@ from pipeline.archive import archive as archive_topics
 from pipeline.cli import parser
 from pipeline.findings import findings_json, findings_lines
 from tests.clients.topics import create_topic
+from tests.pipeline.job_kills.gated_command import without_exchange
 from tests.pipeline.spark_support import needs_java, produce
 from tests.support.messages import Message
 from tests.support.process import ServerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), needs_java()]
 
+TIMEOUT_S = 120
 BEFORE, WITHIN = 40, 60
 """Records of each partition before the transaction that is aborted, and behind it."""
 
@@ -54,16 +62,24 @@ def send(server: ServerProcess, topic: str, count: int) -> None:
     produce(server, topic, messages)
 
 
-@pytest.fixture
-def archive(spark: SparkSession, server: ServerProcess, topic: str, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def original(spark: SparkSession, server: ServerProcess, topic: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """In several batches, with a file for each partition in each."""
-    job = ArchiveJob(server.bootstrap, ("subscribe", topic), str(tmp_path / "archive"), records_per_batch_limit=70)
+    folder = tmp_path_factory.mktemp("original") / "archive"
+    job = ArchiveJob(server.bootstrap, ("subscribe", topic), str(folder), records_per_batch_limit=70)
     archive_topics(spark, job, stop=Stop(), say=print)
-    return tmp_path / "archive"
+    return folder
 
 
-def verified(spark: SparkSession, server: ServerProcess, archive: Path, *, source: str = "kafka") -> Verification:
-    return verify(spark, str(archive), {"kafka.bootstrap.servers": server.bootstrap}, source=source)
+@pytest.fixture
+def archive(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "archive"))
+
+
+def verified(
+    spark: SparkSession, server: ServerProcess, archive: Path, *, source: str = "kafka", say: Callable[[str], None] = print
+) -> Verification:
+    return verify(spark, str(archive), {"kafka.bootstrap.servers": server.bootstrap}, source=source, say=say)
 
 
 def files_with(archive: Path, partition: int, offset: int) -> Iterator[Path]:
@@ -148,6 +164,86 @@ def test_what_the_topic_deletes_is_counted_and_an_older_start_is_no_finding(
 
     assert (whole.is_whole, whole.matching, whole.deleted) == (True, 10, 0)
     assert (deleted.is_whole, deleted.matching, deleted.deleted) == (True, 6, 4)
+
+
+def test_files_that_compact_replaces_between_listing_and_reading_are_no_finding(
+    spark: SparkSession, server: ServerProcess, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed, said, compacted = verification.read_records, list[str](), list[Compacted]()
+
+    def list_then_compact(*arguments: Any, **options: Any) -> DataFrame:
+        rows = listed(*arguments, **options)
+        compacted.extend([] if compacted else compact(spark, str(archive)))
+        return rows
+
+    monkeypatch.setattr(verification, "read_records", list_then_compact)
+    found = verified(spark, server, archive, say=said.append)
+
+    assert len(compacted) == 1 and compacted[0].files_after == 1
+    assert (found.is_whole, found.matching, found.findings) == (True, 2 * (BEFORE + WITHIN), [])
+    assert said == ["compact has changed the archive's files; they are compared again"]
+
+
+def test_files_that_compact_has_hidden_while_it_moves_them_are_waited_for(
+    spark: SparkSession, server: ServerProcess, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a file system that cannot exchange folders."""
+    monkeypatch.setattr(compaction, "exchange", without_exchange)
+    hidden, go_on, said = threading.Event(), threading.Event(), list[str]()
+
+    def step(name: str) -> None:
+        if name == "hidden":
+            hidden.set()
+            assert go_on.wait(TIMEOUT_S)
+
+    def say(line: str) -> None:
+        said.append(line)
+        go_on.set()
+
+    compacting = threading.Thread(target=compact, args=(spark, str(archive)), kwargs={"step": step})
+    compacting.start()
+    try:
+        assert hidden.wait(TIMEOUT_S)
+        found = verified(spark, server, archive, say=say)
+    finally:
+        go_on.set()
+        compacting.join()
+
+    assert (found.is_whole, found.matching, found.findings) == (True, 2 * (BEFORE + WITHIN), [])
+    assert said == ["compact changes the archive's files; once it has ended, they are compared again"]
+
+
+def test_archiving_and_compaction_go_on_meanwhile_and_nothing_is_found(spark: SparkSession, server: ServerProcess, tmp_path: Path) -> None:
+    """It compares what was archived when it began: more each time."""
+    name, target, stop, batches = f"following-{tmp_path.name}", tmp_path / "archive", Stop(), queue.Queue[str]()
+    create_topic(server, name, partitions=2)
+    send(server, name, 20)
+
+    def say(line: str) -> None:
+        if line.startswith("batch "):
+            send(server, name, 20)
+            batches.put(line)
+
+    job = ArchiveJob(server.bootstrap, ("subscribe", name), str(target), interval_s=0.1)
+    archiving = threading.Thread(target=archive_topics, args=(spark, job), kwargs={"stop": stop, "say": say})
+    archiving.start()
+    try:
+        matching = [0]
+        for _ in range(2):
+            for _ in range(3):
+                batches.get(timeout=TIMEOUT_S)
+            compacting = threading.Thread(target=compact, args=(spark, str(target)))
+            compacting.start()
+            found = verified(spark, server, target)
+            compacting.join()
+            assert (found.findings, found.deleted, found.absent) == ([], 0, 0)
+            matching.append(found.matching)
+    finally:
+        stop.request()
+        archiving.join()
+
+    assert matching == sorted(set(matching)) and list(target.glob("topic=*/day=*/compact-*"))
+    assert verified(spark, server, target).is_whole
 
 
 def test_topic_that_was_made_anew_and_a_folder_without_an_archive_are_refused(

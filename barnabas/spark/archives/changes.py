@@ -36,6 +36,29 @@ def compacting(local_root: str | None) -> Iterator[None]:
         yield
 
 
+def is_compacted_now(local_root: str | None) -> bool:
+    """Whether a process of this machine compacts the archive. False where that cannot be known."""
+    return not _can_share(local_root, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def await_compaction(local_root: str | None) -> None:
+    """Returns when no process of this machine compacts the archive."""
+    _can_share(local_root, fcntl.LOCK_SH)
+
+
+def _can_share(local_root: str | None, how: int) -> bool:
+    if local_root is None:
+        return True
+    try:
+        with (Path(local_root) / COMPACTING).open() as file:
+            fcntl.flock(file, how)  # and at once it is given back
+    except BlockingIOError:
+        return False
+    except OSError:  # nobody has ever compacted it, or the file system has no locks
+        return True
+    return True
+
+
 def _lock(path: Path, stack: contextlib.ExitStack, how: int) -> bool:
     """False if the file system has no locks. A process that ends gives its locks back, however it ends."""
     file = stack.enter_context(path.open("a+"))

@@ -46,17 +46,17 @@ def read_records(spark: SparkSession, archive: str, *, except_files: Iterable[st
     return rows.where(~F.col("_metadata.file_path").isin(left_out)) if left_out else rows
 
 
-def despite_damage(run: Callable[[Iterable[str]], Result]) -> tuple[Result, list[DamagedFile]]:
+def despite_damage(run: Callable[[Iterable[str]], Result], is_there: Callable[[str], bool]) -> tuple[Result, list[DamagedFile]]:
     """What `run` returns, which gets the paths of files to leave out. It is called again, without the file, for each that cannot be read.
 
-    Raises its exception if that names no file, and after DAMAGED_LIMIT files."""
+    Raises its exception if that names no file, or one that is not there any more, and after DAMAGED_LIMIT files."""
     damaged: dict[str, DamagedFile] = {}
     while True:
         try:
             return run(list(damaged)), list(damaged.values())
         except (PySparkException, Py4JJavaError) as error:
             found = _damaged_file(error)
-            if found is None or found.path in damaged or len(damaged) >= DAMAGED_LIMIT:
+            if found is None or found.path in damaged or len(damaged) >= DAMAGED_LIMIT or not is_there(found.path):
                 raise
             damaged[found.path] = found
 

@@ -4,14 +4,17 @@ Each offset that a topic still has, between where the archive begins and ends, h
 record of both becomes a row of four numbers (topic aside), the last one a hash of 64 bits of key, value, headers and timestamp; one shuffle
 brings the rows of an offset together. What the topic does not have any more cannot be compared: it is counted.
 
-An archive goes on being written meanwhile: its end is read before its files are listed.
+An archive goes on being written meanwhile. What is compared ends where the archive ended at the start: with the last batch that its
+checkpoint has noted as done, whose files are all in their places by then. Later batches are left alone. `compact` may put other files in
+the place of those that are read: what is found wrong counts only if the files were the same before and after; otherwise all is compared
+again, on a local disk as soon as that `compact` has ended.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,10 +26,11 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from ..client.cluster import Cluster, open_cluster
 from ..client.fetching import EARLIEST, LATEST, Isolation, list_offsets
 from ..client.security import read_security
+from .changes import await_compaction, is_compacted_now
 from .checkpoint import Checkpoint
-from .hadoop_files import HadoopFiles
-from .layout import CHECKPOINT, COMPACTION, DEAD_LETTERS, PLAN, STAGING, batch_of_decision, data_file_of, topic_of_folder
-from .local_files import Files, local_path_of
+from .hadoop_files import ArchiveFileError, HadoopFiles
+from .layout import CHECKPOINT, COMPACTION, DATA_PATTERN, DEAD_LETTERS, PLAN, STAGING, batch_of_decision, data_file_of, topic_of_folder
+from .local_files import local_path_of
 from .manifest import read_manifest
 from .reading import ArchiveError, despite_damage, read_records
 
@@ -40,6 +44,7 @@ MATCHES, DELETED, ABSENT = "matches", "deleted since", "not in the topic"
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The id of every topic, from brokers without topic ids."""
 ATTEMPTS_COUNT = 3
+"""How often an archive is compared that `compact` changes meanwhile, and a small file is read that a job replaces."""
 
 Offsets = Mapping[str, Mapping[int, int]]
 
@@ -94,26 +99,74 @@ def verify(
     checkpoint: str | None = None,
     source: str = "barnabas",
     findings_limit: int = FINDINGS_LIMIT,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Verification:
     """Compare an archive with its topics, all of them or these. `kafka` are options of the source after `kafka.`, the servers among them.
     `source` is "barnabas" or, where Spark's connector is and no Python on the workers, "kafka". `checkpoint` is where the archive's
-    progress is, if that is not in the archive.
+    progress is, if that is not in the archive. `say` is told why it takes longer.
 
-    Raises ArchiveError if the archive is none, or is not of these topics; BrokerError; what Spark raises."""
+    Jobs may archive and compact meanwhile: it compares what was archived when it began. Raises ArchiveError if the archive is none, or is
+    not of these topics, or if its files change all the time; BrokerError; what Spark raises."""
     root = archive.rstrip("/")
     files = HadoopFiles(spark, root)
     progress = Checkpoint(HadoopFiles(spark, checkpoint or root), checkpoint or f"{root}/{CHECKPOINT}")
-    last = progress.last_committed()
+    local_root = files.local_path(root)
+    for _ in range(ATTEMPTS_COUNT):
+        last = progress.last_committed()
+        before = _older_files(files, root, last)
+        try:
+            found = _compare(spark, files, root, progress, last, kafka, topics, source, findings_limit)
+        except (PySparkException, Py4JJavaError, ArchiveFileError):
+            if not _has_changed(files, root, last, before):
+                raise
+        else:
+            if found.is_whole or not _has_changed(files, root, last, before):
+                return found
+        if is_compacted_now(local_root):
+            say("compact changes the archive's files; once it has ended, they are compared again")
+            await_compaction(local_root)
+        else:
+            say("compact has changed the archive's files; they are compared again")
+    raise ArchiveError(f"compact has changed the files of {archive} {ATTEMPTS_COUNT} times meanwhile: verify it when no compact runs")
+
+
+def _has_changed(files: HadoopFiles, root: str, last: int, before: set[str]) -> bool:
+    """Also while a `compact` moves files: what it has hidden is missing the whole time."""
+    return _older_files(files, root, last) != before or (is_compacted_now(files.local_path(root)) and bool(_plans(files, root)))
+
+
+def _older_files(files: HadoopFiles, root: str, last: int) -> set[str]:
+    """The files of batches up to `last`, and those of `compact`: archiving does not change them."""
+    found = set()
+    for path in files.glob(f"{root}/{DATA_PATTERN}"):
+        what = data_file_of(path)
+        if what is not None and (what.batch is None or what.batch <= last):
+            found.add(path)
+    return found
+
+
+def _compare(
+    spark: SparkSession,
+    files: HadoopFiles,
+    root: str,
+    progress: Checkpoint,
+    last: int,
+    kafka: Mapping[str, str],
+    topics: Sequence[str] | None,
+    source: str,
+    findings_limit: int,
+) -> Verification:
+    """Up to batch `last`. What it finds may be wrong if the files change meanwhile."""
     begins, ends = progress.begins(), progress.ends_at(last)
     dead_letters = files.glob(f"{root}/{DEAD_LETTERS}/topic=*/day=*")
     has_dead_letters = bool(dead_letters)
     folders = files.glob(f"{root}/topic=*/day=*") + dead_letters
     there = {topic_of_folder(folder) for folder in folders} | ends.keys()
     if not there:
-        raise ArchiveError(f"{archive} is no archive: it has neither records nor a checkpoint")
+        raise ArchiveError(f"{root} is no archive: it has neither records nor a checkpoint")
     chosen = there if topics is None else set(topics)
     if unknown := sorted(chosen - there):
-        raise ArchiveError(f"{archive} has no topic {unknown[0]}")
+        raise ArchiveError(f"{root} has no topic {unknown[0]}")
     found = list(_file_findings(files, root, [folder for folder in folders if topic_of_folder(folder) in chosen], last))
     cluster = open_cluster(kafka.get(SERVERS, ""), read_security(kafka))
     left_out = _left_out(spark, [file.path for folder in folders[:1] for file in files.glob_files(f"{folder}/*.parquet")])
@@ -124,11 +177,11 @@ def verify(
             rows = rows.unionByName(read_records(spark, f"{root}/{DEAD_LETTERS}", except_files=except_files))
         rows = rows if topics is None else rows.where(F.col("topic").isin(sorted(chosen)))
         extent = _extent_of(rows, begins, {topic: offsets for topic, offsets in ends.items() if topic in chosen})
-        bounds = _bounds(cluster, *extent, known=_topic_ids(files, root), archive=archive)
+        bounds = _bounds(cluster, *extent, known=_topic_ids(files, root), archive=root)
         judged = _judged(spark, rows, bounds, _topic_rows(spark, source, kafka, bounds), left_out)
         return _findings(judged, findings_limit)
 
-    (counts, of_records), damaged = despite_damage(compare)
+    (counts, of_records), damaged = despite_damage(compare, files.exists)
     found += [_of_file(UNREADABLE_FILE, each.path, each.reason) for each in damaged]
     told = {kind: counts.pop(kind, 0) for kind in (MATCHES, DELETED, ABSENT)}
     for each in found:
@@ -149,27 +202,50 @@ def _file_findings(files: HadoopFiles, root: str, folders: Sequence[str], last: 
                 yield _of_file(LOST_FILE, path, f"it had {size} bytes")
             elif there[name] != size:
                 yield _of_file(CUT_FILE, path, f"it has {there[name]} bytes instead of {size}")
-    for name in files.names(f"{root}/{COMPACTION}"):
-        if files.exists(f"{root}/{COMPACTION}/{name}/{PLAN}"):
-            yield _of_file(UNFINISHED, f"{root}/{COMPACTION}/{name}/{PLAN}", "compact was killed, or runs now; its next run ends it")
+    for plan in _plans(files, root):
+        yield _of_file(UNFINISHED, plan, "compact was killed, or runs now; its next run ends it")
     for name in files.names(f"{root}/{STAGING}"):
         batch = batch_of_decision(name)
         if batch is not None and batch <= last:
-            attempt = files.read_text(f"{root}/{STAGING}/{name}")
+            attempt = _text_of(files, f"{root}/{STAGING}/{name}")
+            if attempt is None:
+                continue  # the next batch has a decision by now
             for file in files.glob_files(f"{root}/{STAGING}/{attempt}/topic=*/day=*/*.parquet"):
                 yield _of_file(UNPUBLISHED_FILE, file.path, f"batch {batch} is not whole without it")
 
 
-def _noted_and_there(files: Files, folder: str) -> tuple[Mapping[str, int], Mapping[str, int]]:
-    """The sizes of a folder's files by name: as noted, and as they are. Both are of one moment, unless jobs change it all the time."""
-    noted = read_manifest(files, folder)
-    for _ in range(ATTEMPTS_COUNT):
-        there = {file.path.rpartition("/")[2]: file.size_bytes for file in files.glob_files(f"{folder}/*.parquet")}
-        again = read_manifest(files, folder)
-        if again == noted:
-            break
-        noted = again
-    return noted or {}, there
+def _plans(files: HadoopFiles, root: str) -> list[str]:
+    """Of a `compact` that moves files, or was killed doing so."""
+    return files.glob(f"{root}/{COMPACTION}/*/{PLAN}")
+
+
+def _noted_and_there(files: HadoopFiles, folder: str) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """The sizes of a folder's files by name: as noted, and as they are. A name is never used again, and a file is noted once it is in its
+    place: so what was noted before and after the files were listed has to be among them."""
+    before = _manifest_of(files, folder)
+    there = {file.path.rpartition("/")[2]: file.size_bytes for file in files.glob_files(f"{folder}/*.parquet")}
+    after = _manifest_of(files, folder)
+    return {name: size for name, size in before.items() if after.get(name) == size}, there
+
+
+def _manifest_of(files: HadoopFiles, folder: str) -> Mapping[str, int]:
+    """A job that replaces the list meanwhile may take it away between two steps."""
+    for _ in range(ATTEMPTS_COUNT - 1):
+        try:
+            return read_manifest(files, folder) or {}
+        except ArchiveFileError:
+            continue
+    return read_manifest(files, folder) or {}
+
+
+def _text_of(files: HadoopFiles, path: str) -> str | None:
+    """None for a file that is not there any more."""
+    try:
+        return files.read_text(path)
+    except ArchiveFileError:
+        if files.exists(path):
+            raise
+        return None
 
 
 def _of_file(kind: str, path: str, detail: str) -> Finding:
@@ -179,8 +255,8 @@ def _of_file(kind: str, path: str, detail: str) -> Finding:
 
 def _topic_ids(files: HadoopFiles, root: str) -> Mapping[str, str]:
     """The ids that the archive's job has noted."""
-    path = f"{root}/{SUBSCRIPTION}"
-    ids: Mapping[str, str] = json.loads(files.read_text(path)).get("topic_ids", {}) if files.exists(path) else {}
+    text = _text_of(files, f"{root}/{SUBSCRIPTION}")
+    ids: Mapping[str, str] = {} if text is None else json.loads(text).get("topic_ids", {})
     return ids
 
 
@@ -282,11 +358,12 @@ def _judged(spark: SparkSession, rows: DataFrame, bounds: Sequence[Bounds], topi
         )
         .join(F.broadcast(limits), ["topic", "partition"], "left")
     )
-    is_beyond = F.col("offset") >= F.col("archive_end")
+    # A partition without an end is one of a batch that is not done yet: those of topics that are gone have one.
+    is_beyond = (F.col("offset") >= F.col("archive_end")) | F.col("archive_end").isNull()
     kind = (
         F.when(F.col("copies") > 1, TWICE)
         .when(is_beyond, None)  # of a batch that is not done yet
-        .when(F.col("kept").isNull() & ((F.col("offset") < F.col("start")) | F.col("start").isNull()), DELETED)
+        .when(F.col("kept").isNull() & (F.col("offset") < F.col("start")), DELETED)
         .when(F.col("kept").isNull(), ABSENT)
         .when(F.col("copies") == 0, MISSING)
         .when(F.col("archived") != F.col("kept"), DIFFERS)
