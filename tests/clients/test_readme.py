@@ -1,4 +1,5 @@
-"""The README's examples, run as they stand there against a broker with the embedded defaults (only the port is another)."""
+"""The examples of README, docs/clients.md and docs/ci.md, run as they stand there against a broker with the embedded defaults (only the
+port is another)."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from tests.support.kafka import class_path, kafka_jars
 from tests.support.process import cache_dir
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-README = (CHECKOUT / "README.md").read_text()
-BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
+PAGES = ("README.md", "docs/clients.md", "docs/ci.md")
+BLOCKS = [found for page in PAGES for found in re.findall(r"```(\w+)\n(.*?)```", (CHECKOUT / page).read_text(), re.DOTALL)]
 TIMEOUT_S = 120
 TOOLS = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
@@ -105,7 +106,7 @@ def test_ci_example(tmp_path: Path) -> None:
 @pytest.mark.spark
 @needs_java()
 def test_spark_example(broker: BrokerProcess, tmp_path: Path) -> None:
-    """The connector comes from the tests' cache, where its coordinates are those that the README names."""
+    """The connector comes from the tests' cache, where its coordinates are those that the page names."""
     code = block("python", "pyspark").replace("localhost:9092", broker.bootstrap)
     packages = re.compile(r'\.config\("spark\.jars\.packages", connector\)')
     assert packages.search(code)
