@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.support.process import free_port
+from tests.support.process import free_port, processes_of_session
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
@@ -28,22 +28,30 @@ CLIENT_SETTINGS = (
 
 
 class SparkCluster:
-    """One master and one worker of two cores. `url` is what --master takes."""
+    """One master and its workers, each a process in a session of its own. `url` is what --master takes."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, workers: int = 1, cores_each: int = 2) -> None:
         self._directory = directory
+        self._workers_count = workers
+        self._cores_each = cores_each
         self._processes: list[subprocess.Popen[bytes]] = []
         self._master_port = free_port()
         self.url = f"spark://127.0.0.1:{self._master_port}"
 
     def start(self) -> SparkCluster:
-        """Returns once the worker is registered."""
+        """Returns once the workers are registered."""
         self._start("master", "org.apache.spark.deploy.master.Master", "--port", str(self._master_port))
         self._wait_for("master", "New state: ALIVE")
-        work_dir = str(self._directory / "work")
-        self._start("worker", "org.apache.spark.deploy.worker.Worker", "--cores", "2", "--memory", "1g", "--work-dir", work_dir, self.url)
-        self._wait_for("worker", "Successfully registered with master")
+        for number in range(self._workers_count):
+            options = ("--cores", str(self._cores_each), "--memory", "1g", "--work-dir", str(self._directory / f"work-{number}"))
+            self._start(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *options, self.url)
+            self._wait_for(f"worker-{number}", "Successfully registered with master")
         return self
+
+    def executor_processes(self) -> list[int]:
+        """The executors that run now, and their Python processes: all of the workers' sessions but the workers."""
+        workers = [process.pid for process in self._processes[1:]]
+        return [pid for worker in workers for pid in processes_of_session(worker) if pid != worker]
 
     def stop(self) -> None:
         for process in reversed(self._processes):
@@ -56,15 +64,17 @@ class SparkCluster:
                 process.wait()
 
     def executors(self) -> int:
-        """How many executors the worker has started so far."""
-        return len(list((self._directory / "work").glob("app-*/*/stderr")))
+        """How many executors the workers have started so far."""
+        return len(list(self._directory.glob("work-*/app-*/*/stderr")))
 
     def _start(self, name: str, main_class: str, *arguments: str) -> None:
         home = Path(pyspark.__file__).parent
         line: Sequence[str] = [str(home / "bin" / "spark-class"), main_class, "--host", "127.0.0.1", "--webui-port", "0", *arguments]
         environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": DAEMON_MEMORY, "SPARK_LOCAL_IP": "127.0.0.1"}
         with (self._directory / f"{name}.log").open("wb") as log:
-            self._processes.append(subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=self._directory))
+            self._processes.append(
+                subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=self._directory, start_new_session=True)
+            )
 
     def _wait_for(self, name: str, text: str) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.pipeline.sink_campaign import faults as drawn
 from tests.pipeline.sink_campaign.campaign import run
 from tests.pipeline.sink_campaign.faults import BROKER, HANG, PYTHON, STOP, TWICE, ZOMBIE, Fault
 from tests.pipeline.sink_campaign.gate_keeper import GateKeeper
@@ -43,3 +44,13 @@ def test_ten_kills_around_the_decision_leave_each_row_once(tmp_path: Path) -> No
 
     assert anomaly is None, "\n".join([anomaly, *list(keeper.trace)[-60:]])
     assert campaign.killed.total() == 10
+
+
+def test_a_second_fault_is_at_a_point_that_the_first_one_leads_to() -> None:
+    """query.stop() waits for the commit: no recovery completes it, and a fault there would be waited for in vain."""
+    rounds = drawn.random_faults(random.Random(0), 2000, kinds=drawn.CLUSTER_KINDS)
+    pairs = [faults for faults in rounds if len(faults) == 2]
+
+    assert sum(map(len, rounds)) == 2000
+    assert {first.kind for first, second in pairs if second.point in drawn.ONLY_AFTER_A_DECISION} == set(drawn.LEAVES_A_DECISION)
+    assert all(fault.point.startswith("task:") for faults in rounds for fault in faults if fault.kind == drawn.EXECUTOR)

@@ -252,3 +252,16 @@ class LineReader:
                 if self._closed or left_s <= 0:
                     raise AssertionError(f"only {len(found)} of {count} lines with {containing!r}; last: {self.lines[-5:]}")
                 self._grew.wait(left_s)
+
+
+def processes_of_session(session: int) -> list[int]:
+    """The processes of a session that run now, also those whose parents have ended."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(int(path.parent.name))
+    return found

@@ -1,6 +1,6 @@
 """Kills Spark and its brokers at each step of the sink's protocol, and judges the copy.
 
-    python -m tests.pipeline.sink_campaign --kills 200 [--seed 7] [--master local[2]] [--kafka] [--transaction-version 0|2]
+    python -m tests.pipeline.sink_campaign --kills 200 [--seed 7] [--master local|standalone] [--kafka] [--transaction-version 0|2]
 
 --ablation NAME takes a rule of the sink away: the campaign then has to fail. --kind and --point narrow the faults. A run that fails prints
 how to repeat it, and the last visits of the gates. At the end a driver is away between decision and commit until its transactions time out.
@@ -20,9 +20,9 @@ from pathlib import Path
 
 from tests.pipeline.sink_campaign.ablations import ABLATION, ABLATIONS
 from tests.pipeline.sink_campaign.campaign import Campaign, run
-from tests.pipeline.sink_campaign.faults import ALWAYS, KINDS, random_faults
+from tests.pipeline.sink_campaign.faults import ALWAYS, CLUSTER_KINDS, EXECUTOR, KINDS, random_faults
 from tests.pipeline.sink_campaign.gate_keeper import GateKeeper
-from tests.pipeline.sink_campaign.sparks import LocalSpark
+from tests.pipeline.sink_campaign.sparks import ClusterSpark, LocalSpark
 from tests.pipeline.sink_campaign.world import World, start_server
 
 TRACE_SHOWN = 80
@@ -32,10 +32,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument(
+        "--master", choices=("local", "standalone"), default="local", help="local[2], or two standalone workers of one core"
+    )
     parser.add_argument("--kafka", action="store_true", help="against Apache Kafka instead of Barnabas")
     parser.add_argument("--transaction-version", type=int, choices=(0, 1, 2))
     parser.add_argument("--ablation", choices=sorted(ABLATIONS))
-    parser.add_argument("--kind", action="append", choices=KINDS, help="only these faults")
+    parser.add_argument("--kind", action="append", choices=CLUSTER_KINDS, help="only these faults")
     parser.add_argument("--point", action="append", choices=ALWAYS, help="only at these points")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what it has started ends with it
@@ -43,15 +46,21 @@ def main() -> int:
     print(f"seed {arguments.seed}, data in {directory}", flush=True)
     begun_s = time.monotonic()
     randomness = random.Random(arguments.seed)
-    rounds = random_faults(randomness, arguments.kills, kinds=arguments.kind, points=arguments.point)
+    is_cluster = arguments.master == "standalone"
+    if not is_cluster and EXECUTOR in (arguments.kind or ()):
+        parser.error("--kind executor needs --master standalone: local[2] has its executor in the driver")
+    kinds = arguments.kind or (CLUSTER_KINDS if is_cluster else KINDS)
+    rounds = random_faults(randomness, arguments.kills, kinds=kinds, points=arguments.point)
     server = start_server(directory / "server", is_kafka=arguments.kafka, transaction_version=arguments.transaction_version)
     keeper = GateKeeper()
     environment = {ABLATION: arguments.ablation} if arguments.ablation else {}
     world = World(server)
+    spark = (ClusterSpark if is_cluster else LocalSpark)(directory, server.bootstrap, keeper.port, environment, randomness)
     try:
-        spark = LocalSpark(directory, server.bootstrap, keeper.port, environment, randomness)
+        spark.start()
         campaign, anomaly = run(world, keeper, spark.start_driver, rounds, is_away=not arguments.ablation)
     finally:
+        spark.stop()
         world.close()
         keeper.close()
         server.kill()

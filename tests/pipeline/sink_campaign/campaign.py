@@ -33,6 +33,8 @@ MORE_ROWS_S = 5.0
 MORE_ROWS = 40
 END_TIMEOUT_S = 120.0
 STOP_PATIENCE_S = 3.0
+"""query.stop() does not wait for a task that is held, but for a plan or commit: there it is let go after STOP_WAITS_S."""
+STOP_WAITS_S = 0.5
 ZOMBIE_S = 10.0
 PROGRESS_TIMEOUT_S = 180.0
 POLL_S = 0.05
@@ -213,6 +215,15 @@ class Campaign:
         else:
             self._await_end()
 
+    def _fault_executor(self, visitor: Visitor, _: Fault) -> None:
+        assert self._driver is not None
+        self._driver.kill_executors()
+        visitor.let_go()
+        if self._task_attempts_max > 1:
+            self._await_commit("although Spark repeats a task")
+        else:
+            self._await_end()
+
     def _fault_twice(self, visitor: Visitor, fault: Fault | None = None) -> None:
         hold = self._keeper.hold("abort:begin")
         try:
@@ -254,7 +265,7 @@ class Campaign:
     def _fault_stop(self, visitor: Visitor, fault: Fault) -> None:
         assert self._driver is not None
         number = self._driver.send("stop")
-        if not self._driver.find_answer(number, STOP_PATIENCE_S):
+        if not self._driver.find_answer(number, STOP_PATIENCE_S if fault.point.startswith("task:") else STOP_WAITS_S):
             visitor.let_go()
         self._driver.answer(number)
         self._is_started = False

@@ -10,13 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.pipeline.sink_campaign.driver import ANSWER
 from tests.pipeline.spark_support import CHECKOUT
-from tests.support.process import LineReader
+from tests.support.process import LineReader, processes_of_session
 
 START_TIMEOUT_S = 180.0
 ANSWER_TIMEOUT_S = 90.0
@@ -25,7 +25,11 @@ ANSWER_TIMEOUT_S = 90.0
 class DriverProcess:
     """Started by the constructor, in a session of its own; `settings` are those of the driver program."""
 
-    def __init__(self, settings: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], environment: Mapping[str, str], executor_processes: Callable[[], list[int]] = list
+    ) -> None:
+        """`executor_processes` finds those of other machines' executors, which are not in the driver's session."""
+        self._executor_processes = executor_processes
         self._answers: dict[int, queue.Queue[dict[str, Any]]] = {0: queue.Queue()}
         self._numbers = itertools.count(1)
         self._process = subprocess.Popen(
@@ -71,9 +75,14 @@ class DriverProcess:
         return not self._answers[number].empty()
 
     def kill(self, spared: Collection[int] = ()) -> None:
-        """kill -9 of the Python driver, its JVM and all their workers but the spared ones."""
-        self.cpu_s = kill_session(self._process.pid, spared)
+        """kill -9 of the Python driver, its JVM, its executors and all their workers but the spared ones."""
+        self.cpu_s = kill_all((*processes_of_session(self._process.pid), *self._executor_processes()), spared)
         self._process.wait()
+
+    def kill_executors(self) -> None:
+        """kill -9 of the executors' JVMs, whose Python processes end by that."""
+        for pid in filter(is_java, self._executor_processes()):
+            kill_process(pid)
 
     def _take(self, line: str) -> bool:
         if not line.startswith(ANSWER):
@@ -95,27 +104,19 @@ class DriverProcess:
 
 
 def kill_session(session: int, spared: Collection[int] = ()) -> float:
-    """kill -9 of all processes of a session but the spared ones. Python first: a daemon that sees its JVM go ends its workers by SIGHUP.
+    """As kill_all, for all processes of a session."""
+    return kill_all(processes_of_session(session), spared)
+
+
+def kill_all(processes: Iterable[int], spared: Collection[int] = ()) -> float:
+    """kill -9 of all but the spared ones. Python first: a daemon that sees its JVM go ends its workers by SIGHUP.
     Returns the seconds of CPU that they had used."""
-    processes = sorted(processes_of_session(session), key=_is_java)
-    cpu_s = sum(map(_cpu_s, processes))
-    for pid in processes:
+    ordered = sorted(processes, key=is_java)
+    cpu_s = sum(map(_cpu_s, ordered))
+    for pid in ordered:
         if pid not in spared:
             kill_process(pid)
     return cpu_s
-
-
-def processes_of_session(session: int) -> list[int]:
-    """The processes of a session that run now, also those whose parents have ended."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has ended
-        if int(fields[3]) == session and fields[0] != "Z":
-            found.append(int(path.parent.name))
-    return found
 
 
 def kill_process(pid: int) -> None:
@@ -135,7 +136,7 @@ def _cpu_s(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def _is_java(pid: int) -> bool:
+def is_java(pid: int) -> bool:
     try:
         return b"java" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
     except OSError:

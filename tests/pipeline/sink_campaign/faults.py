@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | python | kill -9 of the held process | the query ends, Spark aborts the batch; a task is repeated where Spark is told to |
 | twice | kill -9 of the held process, and of the one that aborts | the query ends as if the driver had been killed |
+| executor | kill -9 of all executors, on a cluster | Spark starts others; the task is repeated where Spark is told to |
 | driver | kill -9 of the driver, its JVM and all its workers | a new driver |
 | zombie | the same, but the held process stays, and goes on when the new driver has committed a batch | nothing of it is seen |
 | twin | Spark kills the held attempt at a task, and runs another | the query goes on |
@@ -20,6 +21,9 @@ from typing import NamedTuple
 
 PYTHON, TWICE, DRIVER, ZOMBIE, TWIN, STOP, BROKER, HANG = "python", "twice", "driver", "zombie", "twin", "stop", "broker", "hang"
 KINDS = (PYTHON, TWICE, DRIVER, ZOMBIE, TWIN, STOP, BROKER, HANG)
+EXECUTOR = "executor"
+CLUSTER_KINDS = (*KINDS, EXECUTOR)
+"""Where executors are processes of their own."""
 OF_A_COMMIT, OF_A_TASK, OF_A_FIRST_FAULT = (TWICE,), (TWIN,), (ZOMBIE, TWIN)
 OF_A_NEW_DRIVER = (DRIVER, ZOMBIE)
 """Each costs the start of a JVM."""
@@ -43,6 +47,8 @@ WEIGHTS = {
 SKIPPED_MAX = {"task:begin": 2, "task:opening": 2, "task:opened": 2, "task:written": 5, "task:flushed": 2, "task:end": 2, "commit:ended": 1}
 """How many visitors of the point pass before one is held, at most: another task, or a later transaction."""
 AFTER_A_DECISION = ("commit:decided", "commit:ended", "commit:finishing")
+LEAVES_A_DECISION = (PYTHON, TWICE, DRIVER)
+"""After the others the commit goes on: query.stop() waits for it."""
 ONLY_AFTER_A_DECISION = ("plan:ended", "plan:adopted")
 IN_ANY_PLAN = ("plan:begin", "plan:generation", "plan:end")
 TWIN_POINTS = ("task:opening", "task:opened", "task:written")
@@ -75,7 +81,8 @@ def random_faults(
         first = _fault(randomness, _point(randomness, points or ALWAYS), kinds or KINDS)
         faults = [first]
         if left > 1 and first.kind in (PYTHON, TWICE, DRIVER, STOP) and randomness.random() < SECOND_SHARE:
-            certain = IN_ANY_PLAN + (ONLY_AFTER_A_DECISION if first.point in AFTER_A_DECISION else ())
+            is_left = first.point in AFTER_A_DECISION and first.kind in LEAVES_A_DECISION
+            certain = IN_ANY_PLAN + (ONLY_AFTER_A_DECISION if is_left else ())
             faults.append(_fault(randomness, randomness.choice(certain), kinds or KINDS, is_second=True))
         rounds.append(faults)
         left -= len(faults)
@@ -92,6 +99,7 @@ def _fault(randomness: random.Random, point: str, kinds: Sequence[str], *, is_se
         for kind in kinds
         if (kind not in OF_A_COMMIT or point.startswith("commit:"))
         and (kind not in OF_A_TASK or point in TWIN_POINTS)
+        and (kind != EXECUTOR or point.startswith("task:"))
         and (kind not in OF_A_FIRST_FAULT or not is_second)
     ] or [PYTHON]
     weights = [NEW_DRIVER_WEIGHT if kind in OF_A_NEW_DRIVER else 1.0 for kind in possible]

@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.pipeline.sink_campaign.driver_process import DriverProcess
 from tests.pipeline.sink_campaign.gates import ADDRESS
 from tests.pipeline.sink_campaign.world import COPY, SINK, SOURCE
+from tests.pipeline.spark_cluster import CLIENT_SETTINGS, SparkCluster
 from tests.pipeline.spark_support import CHECKOUT
 
 MODULES = CHECKOUT / "barnabas" / "spark" / "modules"
@@ -40,7 +41,7 @@ class LocalSpark:
         self, directory: Path, servers: str, gates_port: int, environment: Mapping[str, str], randomness: random.Random,
     ) -> None:  # fmt: skip
         self._randomness = randomness
-        self._environment = {
+        self.environment = {
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": f"{CHECKOUT}{os.pathsep}{MODULES}",
             ADDRESS: str(gates_port),
@@ -51,8 +52,48 @@ class LocalSpark:
             "conf": {**CONF, "spark.local.dir": str(directory / "spark")},
         }  # fmt: skip
 
+    def start(self) -> None:
+        """There is nothing beside the drivers."""
+
+    def stop(self) -> None:
+        pass
+
     def start_driver(self) -> tuple[DriverProcess, int]:
         """The driver, which may not be ready yet, and how often it lets Spark run a task."""
         attempts = self._randomness.choice(ATTEMPTS)
         master = "local[2]" if attempts == 1 else f"local[2,{attempts}]"
-        return DriverProcess({**self.settings, "master": master}, self._environment), attempts
+        return DriverProcess({**self.settings, "master": master}, self.environment), attempts
+
+
+class ClusterSpark:
+    """Two standalone workers of one core: an executor of its own on each, and the driver a process beside them."""
+
+    def __init__(
+        self, directory: Path, servers: str, gates_port: int, environment: Mapping[str, str], randomness: random.Random,
+    ) -> None:  # fmt: skip
+        self._local = LocalSpark(directory, servers, gates_port, environment, randomness)
+        folder = directory / "cluster"
+        folder.mkdir()
+        self._cluster = SparkCluster(folder, workers=2, cores_each=1)
+        self._randomness = randomness
+
+    def start(self) -> None:
+        self._cluster.start()
+
+    def stop(self) -> None:
+        self._cluster.stop()
+
+    def start_driver(self) -> tuple[DriverProcess, int]:
+        """As LocalSpark's."""
+        attempts = self._randomness.choice(ATTEMPTS)
+        settings, environment = self._local.settings, self._local.environment
+        conf = {
+            **settings["conf"],
+            **dict(setting.split("=", 1) for setting in CLIENT_SETTINGS),
+            **{f"spark.executorEnv.{name}": text for name, text in environment.items()},
+            "spark.task.maxFailures": str(attempts),
+            "spark.driver.extraJavaOptions": QUICK_JVM,
+        }
+        return DriverProcess(
+            {**settings, "conf": conf, "master": self._cluster.url}, environment, self._cluster.executor_processes
+        ), attempts
