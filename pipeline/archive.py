@@ -25,6 +25,7 @@ from barnabas.spark.archives.layout import CHECKPOINT, DEAD_LETTERS
 from pipeline.admin import AdminError, TopicAdmin
 from pipeline.brokers import BrokerError, BrokerWatch
 from pipeline.decoding import Counts, Decoding
+from pipeline.delta import DeltaPublisher
 from pipeline.options import topic_names
 from pipeline.ownership import Ownership
 from pipeline.progress import GroupProgress, ProgressPrinter
@@ -58,6 +59,8 @@ class ArchiveJob:
     group: str | None = None
     """In which the progress is noted, besides the checkpoint, for those who watch lag."""
     consumer_properties: Mapping[str, str] = field(default_factory=dict)
+    is_delta_table: bool = False
+    """The archive is a Delta table instead of a folder of Parquet files."""
     decoding: Decoding | None = None
     """Adds typed columns; what cannot be decoded is archived as dead letters."""
 
@@ -113,7 +116,10 @@ def archive(
         for topic in job.topics:
             admin.require_topic(topic)
         with ownership.held():
-            archiver = Archiver(spark, job, Publisher(files, job.target, checkpoint), subscription, ownership)
+            publisher = (
+                DeltaPublisher(spark, files, job.target, checkpoint) if job.is_delta_table else Publisher(files, job.target, checkpoint)
+            )
+            archiver = Archiver(spark, job, publisher, subscription, ownership)
             archiver.open()
             watch = BrokerWatch(job.bootstrap_servers, job.consumer_properties, complain, learn=admin.brokers)
             try:

@@ -169,6 +169,12 @@ def _add_archive(command: argparse.ArgumentParser) -> None:
         help="add typed_value (typed_key) to the columns, such as value=avro:order.avsc; json, avro, protobuf, also with confluent- "
         "before it; what cannot be decoded is in _dead_letters, with the reason",
     )
+    command.add_argument(
+        "--table-format",
+        choices=(options.PARQUET, options.DELTA),
+        default=options.PARQUET,
+        help="a folder of Parquet files (the default), or a Delta table, whose jar is fetched too",
+    )
     command.add_argument("--drop-raw", action="store_true", help="leave out the columns that are decoded; such an archive has no replay")
     command.add_argument("--allow-data-loss", action="store_true", help="go on where records were deleted before they were archived")
     _add_consumer_property(command)

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from barnabas.spark.archives.compaction import Compacted, compact
 from barnabas.spark.archives.hadoop_files import HadoopFiles
 from barnabas.spark.archives.local_files import LocalFiles, local_path_of
+from barnabas.spark.archives.reading import refuse_delta_table
 from barnabas.spark.archives.replay import Selection
 from barnabas.spark.archives.replay import replay as replay_once
 from barnabas.spark.archives.verification import verify
@@ -36,6 +37,7 @@ from pipeline.findings import findings_json, findings_lines
 from pipeline.jobs import Job
 from pipeline.options import (
     DEFAULT_SERVERS,
+    DELTA,
     FIXED_CONSUMER_PROPERTIES,
     FIXED_PRODUCER_PROPERTIES,
     REGISTRY_LOGIN,
@@ -63,13 +65,14 @@ def run_archive(arguments: argparse.Namespace) -> int:
         allow_data_loss=arguments.allow_data_loss,
         group=arguments.group,
         consumer_properties=client_properties(arguments.command_config, arguments.consumer_property, FIXED_CONSUMER_PROPERTIES),
+        is_delta_table=arguments.table_format == DELTA,
         decoding=_decoding(arguments),
     )
     require_java(os.environ)
     require_topics(job.bootstrap_servers, job.consumer_properties, job.topics)
     stop = Stop()
     stop.listen()
-    with _session(arguments, "barnabas archive") as spark:
+    with _session(arguments, "barnabas archive", with_delta=job.is_delta_table) as spark:
         archive(spark, job, stop=stop, say=_print_line, complain=to_stderr)
     return 0
 
@@ -91,6 +94,7 @@ def _decoding(arguments: argparse.Namespace) -> Decoding | None:
 
 
 def run_replay(arguments: argparse.Namespace) -> int:
+    _refuse_delta_table(arguments.source, "replay")
     source_topic = arguments.source_topic or arguments.topic
     selection = Selection(source_topic, arguments.from_offset, arguments.to_offset, arguments.from_time, arguments.to_time)
     if arguments.at_least_once:
@@ -162,6 +166,7 @@ def run_status(arguments: argparse.Namespace) -> int:
 
 def run_verify(arguments: argparse.Namespace) -> int:
     """Exit code 1 if something is wrong with the archive."""
+    _refuse_delta_table(arguments.archive, "verify")
     servers = _servers(arguments)
     properties = client_properties(arguments.command_config, arguments.consumer_property, FIXED_CONSUMER_PROPERTIES)
     require_java(os.environ)
@@ -187,6 +192,7 @@ def run_compact(arguments: argparse.Namespace) -> int:
     local = local_path_of(arguments.archive)
     if local is not None and not os.path.isdir(local):
         raise PipelineError(f"{arguments.archive} does not exist")
+    _refuse_delta_table(arguments.archive, "compact")
     require_java(os.environ)
     done: list[Compacted] = []
 
@@ -212,7 +218,8 @@ def run_jobs(jobs: Sequence[Job], *, is_dry: bool) -> int:
     if is_dry or not jobs:
         return 0
     require_java(os.environ)
-    with _session(jobs[0].arguments, "barnabas pipeline") as spark:
+    with_delta = any(getattr(job.arguments, "table_format", None) == DELTA for job in jobs)
+    with _session(jobs[0].arguments, "barnabas pipeline", with_delta=with_delta) as spark:
         for number, job in enumerate(jobs):
             _print_line(f"job {job.name}: {job.arguments.command}")
             job.arguments.spark = spark
@@ -228,6 +235,13 @@ def run_jobs(jobs: Sequence[Job], *, is_dry: bool) -> int:
     return 0
 
 
+def _refuse_delta_table(archive: str, job: str) -> None:
+    """Before Spark starts, where the archive is on this machine."""
+    local = local_path_of(archive)
+    if local is not None:
+        refuse_delta_table(LocalFiles(), local.rstrip("/"), job)
+
+
 def _named_servers(arguments: argparse.Namespace) -> str | None:
     """None if neither the command line nor the client's file names a broker."""
     named = arguments.bootstrap_servers or arguments.command_config.get("bootstrap.servers")
@@ -239,7 +253,9 @@ def _servers(arguments: argparse.Namespace) -> str:
 
 
 @contextlib.contextmanager
-def _session(arguments: argparse.Namespace, app_name: str, say: Callable[[str], None] | None = None) -> Iterator[SparkSession]:
+def _session(
+    arguments: argparse.Namespace, app_name: str, say: Callable[[str], None] | None = None, *, with_delta: bool = False
+) -> Iterator[SparkSession]:
     """A session that is stopped at the end; `say` gets a line before it starts. Exceptions of Spark become PipelineErrors of one line."""
     shared: SparkSession | None = getattr(arguments, "spark", None)
     if shared is not None:  # that of `run`, which is stopped when its last job has ended
@@ -258,6 +274,7 @@ def _session(arguments: argparse.Namespace, app_name: str, say: Callable[[str], 
             settings=dict(arguments.conf),
             log_level=arguments.log_level,
             driver=driver,
+            with_delta=with_delta,
         )
         try:
             yield spark

@@ -1,4 +1,4 @@
-"""Provides the jars of Spark's Kafka connector. They are fetched once for each version of pyspark, then cached.
+"""Provides the jars of Spark's Kafka connector and of Delta Lake. They are fetched once for each version of pyspark, then cached.
 
 The connector is no part of pyspark, and must have pyspark's own version. Spark fetches it with Ivy, which by default looks into the
 user's local Maven repository first and fails if that has a pom without its jar. So Ivy gets settings with one resolver, Maven's public
@@ -21,11 +21,14 @@ from pipeline.errors import PipelineError, UsageError
 TESTED_SPARK = "4.0.0"
 """The version of pyspark that the tests run and that the extra installs. Some repositories lack the connectors of other versions."""
 SCALA_VERSION = "2.13"
+DELTA_VERSIONS = {"4.0": "4.0.0"}
+"""Of Delta Lake, by that of Spark: only for these its jar is known to be right."""
 OLDEST_SPARK = (4, 0)
 
 # Every Spark distribution has these: fetching them again takes 60 MB and puts a second copy on the class path.
 PROVIDED_BY_SPARK = (
     "com.google.code.findbugs:jsr305",
+    "org.antlr:antlr4-runtime",
     "org.apache.hadoop:hadoop-client-api",
     "org.apache.hadoop:hadoop-client-runtime",
     "org.lz4:lz4-java",
@@ -63,21 +66,35 @@ def connector_coordinates(spark_version: str) -> str:
     return f"org.apache.spark:spark-sql-kafka-0-10_{SCALA_VERSION}:{release}"
 
 
-def connector_settings(spark_version: str, cache_dir: Path) -> Mapping[str, str]:
-    """Spark settings that give a session the connector from `cache_dir`. Fetches it into that folder first, if it is missing."""
-    folder = cache_dir / f"spark-{spark_version}"
-    remembered = folder / FETCHED_JARS
-    jars = remembered.read_text().split("\n") if remembered.exists() else []
-    if not jars or not all(Path(jar).exists() for jar in jars):
-        coordinates = connector_coordinates(spark_version)
-        print(f"barnabas pipeline: fetching Spark's Kafka connector {coordinates} into {folder}", file=sys.stderr, flush=True)
-        jars = fetch_jars(coordinates, folder, spark_submit())
-        _write_whole(remembered, "\n".join(jars))
+def delta_coordinates(spark_version: str) -> str:
+    """The Maven coordinates of Delta Lake for this pyspark version. Raises ConnectorError for one that has none here."""
+    release = ".".join(spark_version.split(".")[:2])
+    if release not in DELTA_VERSIONS:
+        raise ConnectorError(f"Delta Lake's jar for pyspark {spark_version} is not known here: give it and delta-storage by --jars FOLDER")
+    return f"io.delta:delta-spark_{SCALA_VERSION}:{DELTA_VERSIONS[release]}"
+
+
+def connector_settings(spark_version: str, cache_dir: Path, *, with_delta: bool = False) -> Mapping[str, str]:
+    """Spark settings that give a session the connector from `cache_dir`, and Delta Lake. Fetches them into that folder first, if they are
+    missing."""
+    jars = _cached("Spark's Kafka connector", connector_coordinates(spark_version), cache_dir / f"spark-{spark_version}")
+    if with_delta:
+        jars += _cached("Delta Lake", delta_coordinates(spark_version), cache_dir / f"delta-for-spark-{spark_version}")
     return {"spark.jars": ",".join(jars)}
 
 
+def _cached(what: str, coordinates: str, folder: Path) -> list[str]:
+    remembered = folder / FETCHED_JARS
+    jars = remembered.read_text().split("\n") if remembered.exists() else []
+    if not jars or not all(Path(jar).exists() for jar in jars):
+        print(f"barnabas pipeline: fetching {what} {coordinates} into {folder}", file=sys.stderr, flush=True)
+        jars = fetch_jars(coordinates, folder, spark_submit())
+        _write_whole(remembered, "\n".join(jars))
+    return jars
+
+
 def fetch_jars(coordinates: str, folder: Path, program: str) -> list[str]:
-    """Fetches the jars of the connector and its dependencies into `folder` with Spark's launcher, `program`. Raises ConnectorError."""
+    """Fetches jars and their dependencies into `folder` with Spark's launcher, `program`. Raises ConnectorError."""
     folder.mkdir(parents=True, exist_ok=True)
     application = folder / "nothing.py"
     application.write_text("")
@@ -92,7 +109,7 @@ def fetch_jars(coordinates: str, folder: Path, program: str) -> list[str]:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as e:
-        raise ConnectorError(f"the connector {coordinates} cannot be fetched: {e}; {_remedy(with_version=False)}") from e
+        raise ConnectorError(f"{coordinates} cannot be fetched: {e}; {_remedy(with_version=False)}") from e
     jars = sorted(str(jar) for jar in (folder / "ivy" / "jars").glob("*.jar"))
     if outcome.returncode or not jars:
         raise ConnectorError(_fetch_failure(coordinates, outcome.stdout + outcome.stderr))
@@ -121,11 +138,11 @@ def spark_submit() -> str:
 def _fetch_failure(coordinates: str, output: str) -> str:
     """One line of Ivy's sixty."""
     if unreachable := _UNREACHABLE.search(output):
-        return f"the connector {coordinates} cannot be fetched ({unreachable[1]}); {_remedy(with_version=False)}"
+        return f"{coordinates} cannot be fetched ({unreachable[1]}); {_remedy(with_version=False)}"
     if missing := _NOT_FOUND.search(output):
-        return f"connector {':'.join(missing.groups())} not found; {_remedy(with_version=True)}"
+        return f"{':'.join(missing.groups())} not found; {_remedy(with_version=True)}"
     last_line = next((line.strip() for line in reversed(output.splitlines()) if line.strip() and not line.startswith("\t")), "no output")
-    return f"the connector {coordinates} cannot be fetched ({last_line}); {_remedy(with_version=False)}"
+    return f"{coordinates} cannot be fetched ({last_line}); {_remedy(with_version=False)}"
 
 
 def _remedy(*, with_version: bool) -> str:

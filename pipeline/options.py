@@ -16,6 +16,8 @@ from pipeline.errors import UsageError
 
 DEFAULT_SERVERS = "localhost:9092"
 PORT_MAX = 65_535
+PARQUET, DELTA = "parquet", "delta"
+"""Formats of an archive."""
 DECODED_COLUMNS = ("key", "value")
 LOG_LEVELS = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
 # The archive's format and guarantees depend on these settings, so users cannot change them.

@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Set
 from barnabas.spark.archives.changes import changing
 from barnabas.spark.archives.checkpoint import Checkpoint
 from barnabas.spark.archives.hadoop_files import HadoopFiles
-from barnabas.spark.archives.layout import DATA_PATTERN, DEAD_LETTERS, NO_BATCH, STAGING, data_file_of
+from barnabas.spark.archives.layout import DATA_PATTERN, DEAD_LETTERS, DELTA_LOG, NO_BATCH, STAGING, data_file_of
 from barnabas.spark.archives.manifest import read_manifest, write_manifest
 from pipeline.errors import PipelineError
 
@@ -57,6 +57,7 @@ class Publisher:
         Raises PublicationError if there are more, or if the checkpoint's last batch is missing: then the checkpoint belongs to another
         archive, or one of them is an older copy, and the job would archive records twice, or leave some out.
         """
+        self._refuse_other_format()
         committed = self._checkpoint.last_committed()
         unsettled: dict[int, list[str]] = {}
         topics: set[str] = set()
@@ -76,19 +77,28 @@ class Publisher:
                 f"{self._root} holds records, and the checkpoint {self._checkpoint.folder} is a new one: "
                 "use the archive's own, or archive to another folder"
             )
+        self._check_decision()
+        self._unsettled = unsettled
+        return topics
+
+    def _refuse_other_format(self) -> None:
+        if self._files.exists(f"{self._root}/{DELTA_LOG}"):
+            raise PublicationError(f"{self._root} is a Delta table: go on with --table-format delta, or archive to another folder")
+
+    def _check_decision(self) -> None:
+        """Raises PublicationError if the checkpoint's last batch is not of this archive."""
+        committed = self._checkpoint.last_committed()
         if committed > NO_BATCH and not self._has_decided(committed):
             raise PublicationError(
                 f"the checkpoint {self._checkpoint.folder} ends with batch {committed}, which {self._root} does not hold: it is not this "
                 "archive's, or the archive is an older copy; use the right one, or archive to another folder"
             )
-        self._unsettled = unsettled
-        return topics
 
     def publish(self, batch_id: int, write: Callable[[str], None]) -> None:
         """Makes the batch visible. `write(folder)` writes its rows there by topic and day. It is not called if a killed run had decided on
         files for the same plan: readers may have seen these, so their moves are finished.
         """
-        batch = f"{_batch_prefix(batch_id)}{self._checkpoint.plan_digest(batch_id)}"
+        batch = f"{batch_prefix(batch_id)}{self._checkpoint.plan_digest(batch_id)}"
         decision = f"{self._staging}/{batch}"
         if not self._files.exists(decision):
             with changing(self._files.local_path(self._root)):
@@ -98,13 +108,17 @@ class Publisher:
             write(f"{self._staging}/{attempt}")
             self._files.write_text(decision, attempt)
         attempt = self._files.read_text(decision)
-        with changing(self._files.local_path(self._root)):
-            self._move_files(f"{self._staging}/{attempt}", batch)
+        self._apply(f"{self._staging}/{attempt}", batch_id, batch)
         self._clean_staging(keep=batch)
+
+    def _apply(self, attempt: str, batch_id: int, batch: str) -> None:
+        """Makes a decided attempt visible, as far as it is not."""
+        with changing(self._files.local_path(self._root)):
+            self._move_files(attempt, batch)
 
     def _has_decided(self, batch_id: int) -> bool:
         """Whether the batch has a decision. It stays until the next batch has one."""
-        prefixes = (_batch_prefix(batch_id), _batch_prefix(batch_id + 1))
+        prefixes = (batch_prefix(batch_id), batch_prefix(batch_id + 1))
         return any(name.startswith(prefixes) for name in self._files.names(self._staging))
 
     def _remove_other_plans(self, batch_id: int) -> None:
@@ -140,7 +154,7 @@ class Publisher:
                 self._files.delete(f"{self._staging}/{name}")
 
 
-def _batch_prefix(batch_id: int) -> str:
+def batch_prefix(batch_id: int) -> str:
     return f"batch-{batch_id:012d}-"
 
 

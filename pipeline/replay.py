@@ -13,6 +13,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from barnabas.spark.archives.hadoop_files import HadoopFiles
+from barnabas.spark.archives.reading import refuse_delta_table
 from pipeline.admin import TopicAdmin
 from pipeline.errors import PipelineError
 from pipeline.options import joined_servers
@@ -39,7 +41,8 @@ class ReplayJob:
 
 
 def replay(spark: SparkSession, job: ReplayJob, *, say: Callable[[str], None]) -> None:
-    """Writes the archived topic's records to the job's topic. Raises ReplayError or AdminError before anything is written."""
+    """Writes the archived topic's records to the job's topic. Raises ReplayError, ArchiveError or AdminError before anything is written."""
+    refuse_delta_table(HadoopFiles(spark, job.source), job.source.rstrip("/"), "replay")
     rows = read_archive(spark, job)
     count, last_partition = rows.agg(F.count("*"), F.max("partition")).collect()[0]
     if not count:

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyspark
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from barnabas.spark import prepare
+from barnabas.spark.delta import SETTINGS as DELTA_SETTINGS
 from pipeline.connector import connector_settings, default_cache_dir, jar_settings
 from pipeline.driver import Driver
 from pipeline.errors import PipelineError
@@ -60,26 +62,41 @@ def open_session(
     log_level: str = SILENT,
     cache_dir: Path | None = None,
     driver: Driver | None = None,
+    with_delta: bool = False,
 ) -> SparkSession:
-    """A session on `master` with the Kafka connector. The connector is fetched unless `jars` has it. The caller ends `driver`; without one,
-    Java ends with this process."""
+    """A session on `master` with the Kafka connector, and with Delta Lake if it is asked for. Both are fetched unless there are `jars`. The
+    caller ends `driver`; without one, Java ends with this process."""
     cache = cache_dir or default_cache_dir()
     require_java(os.environ)
     prepare()
-    connector = jar_settings(jars) if jars else connector_settings(pyspark.__version__, cache)
+    connector = jar_settings(jars) if jars else connector_settings(pyspark.__version__, cache, with_delta=with_delta)
     conf = SparkConf().setAppName(app_name).setMaster(master)
     local = LOCAL_SETTINGS if master.startswith("local") else {}
     logging = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS_FILE.as_uri()}"}
     if log_level != SILENT:
         logging["spark.log.level"] = log_level
-    for key, value in {**connector, **logging, **JOB_SETTINGS, **local, **(settings or {})}.items():
+    delta = DELTA_SETTINGS if with_delta else {}
+    for key, value in {**connector, **logging, **JOB_SETTINGS, **delta, **local, **(settings or {})}.items():
         conf.set(key, value)
     try:
         (driver or Driver()).start(conf)
-        return SparkSession.builder.config(conf=conf).getOrCreate()
+        spark = SparkSession.builder.config(conf=conf).getOrCreate()
+        if with_delta:
+            _require_delta(spark)
+        return spark
     except (PySparkException, OSError) as e:
         why = one_sentence(str(e))
         raise SessionError(f"Spark did not start on {master}: {why} (--log-level ERROR shows Spark's own log)") from e
+
+
+def _require_delta(spark: SparkSession) -> None:
+    """Raises SessionError, and stops the session, if it has no Delta Lake: Spark starts without it and fails at the first table."""
+    assert spark._jvm is not None
+    try:
+        spark._jvm.org.apache.spark.util.Utils.classForName(DELTA_SETTINGS["spark.sql.extensions"], True, False)
+    except Py4JJavaError as e:
+        spark.stop()
+        raise SessionError("Delta Lake is not among the jars: give delta-spark_2.13 and delta-storage by --jars too") from e
 
 
 def require_java(environ: Mapping[str, str]) -> None:

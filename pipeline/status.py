@@ -15,6 +15,7 @@ from barnabas.spark.archives.checkpoint import Checkpoint
 from barnabas.spark.archives.footers import Contents, Damage, read_all
 from barnabas.spark.archives.layout import CHECKPOINT, DATA_PATTERN, NO_BATCH, data_file_of
 from barnabas.spark.archives.local_files import Files, FoundFile
+from barnabas.spark.archives.reading import refuse_delta_table
 from barnabas.spark.client.cluster import Cluster
 from barnabas.spark.client.fetching import LATEST, Isolation, list_offsets
 from barnabas.spark.client.security import read_security
@@ -59,8 +60,10 @@ class Status:
 
 
 def read_status(files: Files, archive: str, checkpoint_folder: str | None, spark: SparkSession | None) -> Status:
-    """Looks through an archive; with `spark` its records are counted there. Raises StatusError for a folder that is none."""
+    """Looks through an archive; with `spark` its records are counted there. Raises StatusError for a folder that is none,
+    ArchiveError for a Delta table."""
     root = archive.rstrip("/")
+    refuse_delta_table(files, root, "status")
     checkpoint = Checkpoint(files, checkpoint_folder or f"{root}/{CHECKPOINT}")
     found = files.glob_files(f"{root}/{DATA_PATTERN}")
     last = checkpoint.last_committed()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,6 +41,16 @@ def commit_progress(
     from .progress import listen
 
     return listen(of, group, kafka, registry)
+
+
+def append_to_delta(rows: DataFrame, batch_id: int, path: str, *, application: str, partition_by: Sequence[str] = ()) -> None:
+    """For `foreachBatch`: appends a batch to a Delta table once, however often Spark runs it. `application` names the query for the table's
+    life; one with a new checkpoint, which counts batches from 0 again, needs another name. The session needs Delta's jar and
+    `barnabas.spark.delta.SETTINGS`. Columns that the table lacks are added. A batch that has other rows when it is run again keeps those of
+    the first time."""
+    from .delta import append_once
+
+    append_once(rows, path, application=application, version=batch_id, partition_by=partition_by)
 
 
 def decode(

@@ -49,6 +49,12 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+def delta_session() -> SparkSession:
+    """One that knows Delta tables, of which small ones need few tasks."""
+    settings = {**SESSION_SETTINGS, "spark.databricks.delta.snapshotPartitions": "2"}
+    return open_session("tests", master=MASTER, settings=settings, cache_dir=cache_dir() / "barnabas", with_delta=True)
+
+
 def kafka_options(endpoint: Endpoint) -> dict[str, str]:
     """Of Spark's source and sink: a Java client's properties, each after `kafka.`."""
     return {f"kafka.{name}": value for name, value in endpoint.java.items()}

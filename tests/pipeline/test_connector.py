@@ -84,10 +84,10 @@ def test_fetched_jars_are_those_of_the_folder(tmp_path: Path) -> None:
     [
         (
             NOT_FOUND,
-            r"connector org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.2.0 not found; use pyspark 4.0.0 .* or give .* --jars",
+            r"^org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.2.0 not found; use pyspark 4.0.0 .* or give .* --jars",
         ),
-        (UNREACHABLE, r"the connector a:b:1 cannot be fetched \(UnknownHostException: repo1.maven.org\); give its jars by --jars"),
-        ("Error: no space\n\tat x\n", r"the connector a:b:1 cannot be fetched \(Error: no space\); give its jars by --jars"),
+        (UNREACHABLE, r"^a:b:1 cannot be fetched \(UnknownHostException: repo1.maven.org\); give its jars by --jars"),
+        ("Error: no space\n\tat x\n", r"^a:b:1 cannot be fetched \(Error: no space\); give its jars by --jars"),
     ],
 )
 def test_connector_that_cannot_be_had_is_one_line(tmp_path: Path, output: str, message: str) -> None:

@@ -34,7 +34,7 @@ from .layout import COMPACTION, NO_BATCH, PLAN, STAGING, batch_of_decision, data
 from .local_files import FoundFile
 from .manifest import NAME as MANIFEST
 from .manifest import manifest_text, read_manifest, write_manifest
-from .reading import ArchiveError
+from .reading import ArchiveError, refuse_delta_table
 
 TARGET_BYTES = 256 << 20
 NO_STEP: Callable[[str], None] = lambda name: None  # noqa: E731 - a value
@@ -81,6 +81,7 @@ def compact(
     local_root = files.local_path(root)
     if not files.exists(root):
         raise ArchiveError(f"{archive} does not exist")
+    refuse_delta_table(files, root, "compact")
     done = []
     with compacting(local_root):
         finish(files, root)

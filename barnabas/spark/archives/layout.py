@@ -18,6 +18,8 @@ DEAD_LETTERS = "_dead_letters"
 COMPACTION = "_compaction"
 PLAN = "plan"
 """In a folder of COMPACTION: which files are to be moved."""
+DELTA_LOG = "_delta_log"
+"""In an archive that is a Delta table."""
 DATA_PATTERN = "topic=*/day=*/*.parquet"
 NO_BATCH = -1
 _DATA_NAME = re.compile(r"/topic=([^/]+)/day=([^/]+)/(?:batch-(\d+)-[0-9a-f]+-\d+|compact-[0-9a-f]+-\d+)\.parquet$")

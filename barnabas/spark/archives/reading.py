@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from ..errors import BarnabasError
+from .layout import DELTA_LOG
+from .local_files import Files
 
 SCHEMA = """
     topic string, day string, partition int, offset long, timestamp timestamp, key binary, value binary,
@@ -25,6 +27,13 @@ Result = TypeVar("Result")
 
 class ArchiveError(BarnabasError):
     """A folder is no archive, or an archive does not fit what is asked."""
+
+
+def refuse_delta_table(files: Files, root: str, job: str) -> None:
+    """Raises ArchiveError for an archive that is a Delta table: its folders have files that are no part of it any more. `job` cannot read
+    it."""
+    if files.exists(f"{root}/{DELTA_LOG}"):
+        raise ArchiveError(f"{root} is a Delta table, which Delta reads and merges itself: {job} is for archives of Parquet files")
 
 
 class DamagedFile(BarnabasError):  # noqa: N818 - it is found, and is not raised

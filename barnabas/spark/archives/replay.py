@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from ..sink.ledger import Ledger
 from ..sink.options import read_options
 from .hadoop_files import HadoopFiles
-from .reading import ArchiveError
+from .reading import ArchiveError, refuse_delta_table
 
 REPLAYS = "_replays"
 RECORDS_PER_STEP = 1_000_000
@@ -121,6 +121,7 @@ def replay(
     options = read_options({**kafka, "topic": topic}, sink=id)
     root = archive.rstrip("/")
     files = HadoopFiles(spark, root)
+    refuse_delta_table(files, root, "replay")
     rows = wanted.of(_rows_of(spark, root, wanted.source_topic))
     cluster = options.open()
     cluster.refresh((topic,))

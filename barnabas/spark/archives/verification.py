@@ -32,7 +32,7 @@ from .hadoop_files import ArchiveFileError, HadoopFiles
 from .layout import CHECKPOINT, COMPACTION, DATA_PATTERN, DEAD_LETTERS, PLAN, STAGING, batch_of_decision, data_file_of, topic_of_folder
 from .local_files import local_path_of
 from .manifest import read_manifest
-from .reading import ArchiveError, despite_damage, read_records
+from .reading import ArchiveError, despite_damage, read_records, refuse_delta_table
 
 SERVERS = "kafka.bootstrap.servers"
 SUBSCRIPTION = "_subscription.json"
@@ -109,6 +109,7 @@ def verify(
     not of these topics, or if its files change all the time; BrokerError; what Spark raises."""
     root = archive.rstrip("/")
     files = HadoopFiles(spark, root)
+    refuse_delta_table(files, root, "verify")
     progress = Checkpoint(HadoopFiles(spark, checkpoint or root), checkpoint or f"{root}/{CHECKPOINT}")
     local_root = files.local_path(root)
     for _ in range(ATTEMPTS_COUNT):
