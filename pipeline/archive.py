@@ -103,11 +103,18 @@ def to_stderr(line: str) -> None:
 
 
 def archive(
-    spark: SparkSession, job: ArchiveJob, *, stop: Stop, say: Callable[[str], None], complain: Callable[[str], None] = to_stderr
+    spark: SparkSession,
+    job: ArchiveJob,
+    *,
+    stop: Stop,
+    say: Callable[[str], None],
+    complain: Callable[[str], None] = to_stderr,
+    show: Callable[[int, int], None] = lambda records, all_records: None,
 ) -> None:
     """Runs the job until it is done or `stop` is requested. Raises the exception of a failed batch, or StreamingQueryException.
 
-    `complain` is called with a line when no broker answers and when one answers again. A job that follows its topics survives that.
+    `complain` is called with a line when no broker answers and when one answers again, which a job that follows its topics survives; and
+    with one that says what is archived when the job fails. `show` is told how many records are archived after each batch, and of how many.
     """
     files, checkpoint = HadoopFiles(spark, job.target), Checkpoint(HadoopFiles(spark, job.checkpoint_folder), job.checkpoint_folder)
     with TopicAdmin(spark, job.bootstrap_servers, job.consumer_properties) as admin:
@@ -125,8 +132,12 @@ def archive(
             try:
                 say(opening_line(job, next_batch=checkpoint.last_committed() + 1))
                 on_batch = None if job.group is None else GroupProgress(job.group, admin.commit_offsets, complain).note
-                progress = ProgressPrinter(say, on_batch, counts=archiver.counts)
-                archiver.run(stop=stop, progress=progress, watch=watch, complain=complain)
+                progress = ProgressPrinter(say, on_batch, counts=archiver.counts, show=show)
+                try:
+                    archiver.run(stop=stop, progress=progress, watch=watch, complain=complain)
+                except BaseException:
+                    complain(progress.so_far())
+                    raise
             finally:
                 watch.close()
 

@@ -25,10 +25,11 @@ from barnabas.spark.archives.replay import Selection
 from barnabas.spark.archives.replay import replay as replay_once
 from barnabas.spark.archives.verification import verify
 from barnabas.spark.client.security import SECURITY_OPTIONS
-from barnabas.spark.errors import BarnabasError
+from barnabas.spark.errors import BarnabasError, BrokerError
 from barnabas.spark.sink.options import KNOWN as SINK_OPTIONS
 from barnabas.spark.sink.options import read_options as read_sink_options
 from pipeline.archive import ArchiveJob, Stop, archive, to_stderr
+from pipeline.bar import Bar
 from pipeline.brokers import require_topics
 from pipeline.decoding import Decoding
 from pipeline.driver import Driver
@@ -72,8 +73,8 @@ def run_archive(arguments: argparse.Namespace) -> int:
     require_topics(job.bootstrap_servers, job.consumer_properties, job.topics)
     stop = Stop()
     stop.listen()
-    with _session(arguments, "barnabas archive", with_delta=job.is_delta_table) as spark:
-        archive(spark, job, stop=stop, say=_print_line, complain=to_stderr)
+    with _session(arguments, "barnabas archive", with_delta=job.is_delta_table) as spark, Bar("archiving", "records", spark) as bar:
+        archive(spark, job, stop=stop, say=bar.around(_print_line), complain=bar.around(to_stderr), show=bar.show)
     return 0
 
 
@@ -111,18 +112,33 @@ def run_replay(arguments: argparse.Namespace) -> int:
     read_sink_options({**kafka, "topic": arguments.topic}, sink=name)
     require_java(os.environ)
     require_topics(servers, properties, [arguments.topic])
-    with _session(arguments, "barnabas replay") as spark:
-        written = replay_once(
-            spark,
-            arguments.source,
-            arguments.topic,
-            kafka,
-            id=name,
-            selection=selection,
-            timestamps=arguments.timestamps,
-            records_per_step=arguments.records_per_batch,
-            say=_print_line,
-        )
+    shown: list[tuple[int, int]] = []
+    with _session(arguments, "barnabas replay") as spark, Bar("writing", "steps", spark) as bar:
+
+        def show(done: int, steps: int) -> None:
+            shown.append((done, steps))
+            bar.show(done, steps)
+
+        try:
+            written = replay_once(
+                spark,
+                arguments.source,
+                arguments.topic,
+                kafka,
+                id=name,
+                selection=selection,
+                timestamps=arguments.timestamps,
+                records_per_step=arguments.records_per_batch,
+                say=bar.around(_print_line),
+                show=show,
+            )
+        except BaseException:
+            if shown:
+                done, steps = shown[-1]
+                bar.around(to_stderr)(
+                    f"{done} of {steps} steps are written; once the cause is gone, go on by the same command with --id {name}"
+                )
+            raise
     _print_line(f"done: {written:,} records")
     return 0
 
@@ -137,8 +153,8 @@ def _replay_at_least_once(arguments: argparse.Namespace, source_topic: str) -> i
     )
     require_java(os.environ)
     require_topics(job.bootstrap_servers, job.producer_properties, [job.topic])
-    with _session(arguments, "barnabas replay") as spark:
-        replay(spark, job, say=_print_line)
+    with _session(arguments, "barnabas replay") as spark, Bar("writing", "records", spark) as bar:
+        replay(spark, job, say=bar.around(_print_line), complain=bar.around(to_stderr))
     return 0
 
 
@@ -172,17 +188,25 @@ def run_verify(arguments: argparse.Namespace) -> int:
     require_java(os.environ)
     require_topics(servers, properties, ())
     kafka = {**{f"kafka.{name}": text for name, text in properties.items()}, "kafka.bootstrap.servers": servers}
-    with _session(arguments, "barnabas verify", say=to_stderr) as spark:
-        found = verify(
-            spark,
-            arguments.archive,
-            kafka,
-            topics=None if arguments.topics is None else topic_names(arguments.topics),
-            checkpoint=arguments.checkpoint,
-            source="kafka",
-            findings_limit=arguments.limit,
-            say=to_stderr,
-        )
+    with (
+        _session(arguments, "barnabas verify", say=to_stderr) as spark,
+        Bar("comparing", "records", spark, lines=to_stderr) as bar,
+    ):
+        complain = bar.around(to_stderr)
+        try:
+            found = verify(
+                spark,
+                arguments.archive,
+                kafka,
+                topics=None if arguments.topics is None else topic_names(arguments.topics),
+                checkpoint=arguments.checkpoint,
+                source="kafka",
+                findings_limit=arguments.limit,
+                say=complain,
+            )
+        except (PySparkException, Py4JError, BrokerError):
+            complain("the comparison was broken off, and has changed nothing; once the cause is gone, run the same command again")
+            raise
     _print_line(findings_json(found) if arguments.output == "json" else "\n".join(findings_lines(found, arguments.archive)))
     return 0 if found.is_whole else 1
 
@@ -196,15 +220,18 @@ def run_compact(arguments: argparse.Namespace) -> int:
     require_java(os.environ)
     done: list[Compacted] = []
 
-    def say(folder: Compacted) -> None:
-        done.append(folder)
-        _print_line(f"{folder.topic} {folder.day}: {folder.files_before:,} files became {folder.files_after:,}, {folder.records:,} records")
+    with _session(arguments, "barnabas compact") as spark, Bar("merging", "folders", spark) as bar:
+        print_line = bar.around(_print_line)
 
-    with _session(arguments, "barnabas compact") as spark:
+        def say(folder: Compacted) -> None:
+            done.append(folder)
+            files = f"{folder.files_before:,} files became {folder.files_after:,}"
+            print_line(f"{folder.topic} {folder.day}: {files}, {folder.records:,} records")
+
         try:
-            compact(spark, arguments.archive, before_day=before_day, target_bytes=arguments.target_size, say=say)
+            compact(spark, arguments.archive, before_day=before_day, target_bytes=arguments.target_size, say=say, show=bar.show)
         except BaseException:
-            to_stderr(f"{len(done)} folders are done and stay so; the same command goes on with the rest")
+            bar.around(to_stderr)(f"{len(done)} folders are done and stay so; the same command goes on with the rest")
             raise
     before, after = sum(each.files_before for each in done), sum(each.files_after for each in done)
     _print_line(f"done: {before:,} files became {after:,} in {len(done)} folders" if done else "done: there is nothing to merge")

@@ -45,11 +45,14 @@ class ProgressPrinter:
         say: Callable[[str], None],
         on_batch: Callable[[Any], None] | None = None,
         counts: Callable[[int], Counts | None] = lambda batch_id: None,
+        show: Callable[[int, int], None] = lambda records, all_records: None,
     ) -> None:
-        """`counts` says what was decoded in a batch that is done; None if nothing was."""
+        """`counts` says what was decoded in a batch that is done; None if nothing was. `show` is told how many records are archived after
+        each batch, and of how many."""
         self._print_line = say
         self._on_batch = on_batch
         self._counts = counts
+        self._show = show
         self._dead_letters = 0
         self._last_batch_id = -1
         self._started = time.monotonic()
@@ -73,8 +76,16 @@ class ProgressPrinter:
             self._dead_letters += dead_letters
             self._behind = offsets_behind(report)
             self._print_line(batch_line(report, records, dead_letters))
+            self._show(self._records, self._records + self._behind)
             if self._on_batch is not None:
                 self._on_batch(report)
+
+    def so_far(self) -> str:
+        """What remains of a run that fails."""
+        if not self.has_batches:
+            return "nothing was archived; once the cause is gone, run the same command again"
+        archived = f"{self._records:,} records in {self._batches} batches are archived"
+        return f"{archived}; once the cause is gone, the same command goes on after them"
 
     def print_total(self, *, stopped: bool) -> None:
         seconds = time.monotonic() - self._started

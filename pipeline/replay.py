@@ -40,8 +40,9 @@ class ReplayJob:
     producer_properties: Mapping[str, str] = field(default_factory=dict)
 
 
-def replay(spark: SparkSession, job: ReplayJob, *, say: Callable[[str], None]) -> None:
-    """Writes the archived topic's records to the job's topic. Raises ReplayError, ArchiveError or AdminError before anything is written."""
+def replay(spark: SparkSession, job: ReplayJob, *, say: Callable[[str], None], complain: Callable[[str], None] = lambda line: None) -> None:
+    """Writes the archived topic's records to the job's topic. Raises ReplayError, ArchiveError or AdminError before anything is written.
+    When it fails later, `complain` is told what that means."""
     refuse_delta_table(HadoopFiles(spark, job.source), job.source.rstrip("/"), "replay")
     rows = read_archive(spark, job)
     count, last_partition = rows.agg(F.count("*"), F.max("partition")).collect()[0]
@@ -56,7 +57,11 @@ def replay(spark: SparkSession, job: ReplayJob, *, say: Callable[[str], None]) -
     say(f"{count:,} records of {job.source_topic} to {job.topic} ({partitions} partitions)")
     writer = sink_rows(rows, topic=job.topic).write.format("kafka").option("includeHeaders", "true")
     properties = {**job.producer_properties, **ORDER_PROPERTIES, "bootstrap.servers": servers}
-    writer.options(**{f"kafka.{name}": value for name, value in properties.items()}).save()
+    try:
+        writer.options(**{f"kafka.{name}": value for name, value in properties.items()}).save()
+    except BaseException:
+        complain("records may have been written; the same command writes all of them again (without --at-least-once it would go on)")
+        raise
     say(f"done: {count:,} records")
 
 

@@ -44,6 +44,8 @@ OLDEST_JAVA = 17
 JAVA_TIMEOUT_S = 20.0
 INSTALL_JAVA = "sudo apt-get install -y openjdk-17-jre-headless"
 # The parts of a message around its sentence: [CONDITION], Java class names, the query's ids, SQLSTATE.
+TRACEBACK = "Traceback (most recent call last):"
+_RAISED_IN_PYTHON = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception): (.+)$", re.MULTILINE)
 _NOISE = re.compile(
     r"Query \[[^]]*\] terminated with exception: |\[[A-Z_.]+\]\s*|(?:[\w$]+\.)+[\w$]+(?:Exception|Error):\s*|\s+SQLSTATE: \w+$"
 )
@@ -123,6 +125,10 @@ def _java_version(java: str) -> int | None:
 
 
 def one_sentence(text: str) -> str:
-    """The first line of a message of Spark or of a Java exception, without class names and ids."""
+    """The first line of a message of Spark or of a Java exception, without class names and ids; of one of its Python processes, what the
+    exception there says."""
+    raised = _RAISED_IN_PYTHON.findall(text.partition(TRACEBACK)[2])
+    if raised:
+        return str(raised[-1])
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return _NOISE.sub("", line)

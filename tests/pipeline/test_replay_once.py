@@ -18,12 +18,14 @@ from tests.clients.topics import create_topic
 from tests.pipeline.job_kills import kills
 from tests.pipeline.made_archive import TIME_MS, value_of, write_file
 from tests.pipeline.sink_campaign.gate_keeper import GateKeeper
+from tests.pipeline.sink_campaign.gated_sink import DEADLINE_S
 from tests.pipeline.spark_support import CHECKOUT, MASTER, SESSION_SETTINGS, needs_java
 from tests.support.process import ServerProcess, cache_dir
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), needs_java()]
 
 MODULES = CHECKOUT / "barnabas" / "spark" / "modules"
+PATIENCE_S = 120
 WIDTH = 10
 """Offsets of each partition in a step."""
 RECORDS = 25
@@ -92,6 +94,31 @@ def test_kill_9_of_the_command_within_a_step_leaves_each_record_once_in_order_wi
     assert kills.open_transactions(server) == []
     with pytest.raises(ArchiveError, match="was begun with other options"):
         run(spark, server, archive, target, from_offset=3)
+
+
+def test_replay_whose_broker_goes_away_says_how_far_it_is_and_goes_on(
+    spark: SparkSession, own_server: ServerProcess, topic_name: str, archive: str, tmp_path: Path
+) -> None:
+    create_topic(own_server, topic_name, partitions=2, config={"retention.ms": "-1"})
+    keeper = GateKeeper()
+    words = kills.replay_words(own_server, archive, topic_name, records_per_step=2 * WIDTH)
+    try:
+        with kills.held(keeper, kills.Kill("replay:step"), tmp_path / "kills", words, **{DEADLINE_S: "2"}) as (process, visitor):
+            own_server.kill()
+            visitor.let_go()
+            exit_code = process.wait(PATIENCE_S)
+    finally:
+        keeper.close()
+    said = (tmp_path / "kills" / "killed.log").read_text().splitlines()
+
+    assert exit_code == 1
+    go_on = f"once the cause is gone, go on by the same command with --id {topic_name}"
+    assert said[-2] == f"barnabas pipeline: 1 of 3 steps are written; {go_on}"
+    assert "did not succeed within 2 s: no broker answers" in said[-1]
+    assert "Traceback" not in "".join(said)
+    own_server.start()
+    assert run(spark, own_server, archive, topic_name) == 2 * RECORDS - 5
+    assert [kills.read_committed(own_server, topic_name, partition) for partition in (0, 1)] == [originals(0, 0), originals(1, 5)]
 
 
 def test_offsets_choose_and_timestamps_can_be_new(spark: SparkSession, server: ServerProcess, target: str, archive: str) -> None:

@@ -66,6 +66,11 @@ def test_a_java_that_is_too_old_is_named(tmp_path: Path, version: str, major: in
         ),
         ("Query [id = 1-2, runId = 3-4] terminated with exception: Gone", "Gone"),
         ("\norg.apache.kafka.common.KafkaException: Failed to construct\n\tat y", "Failed to construct"),
+        (
+            "[PYTHON_DATA_SOURCE_ERROR] Failed to write: Traceback (most recent call last):\n  File 'x', line 1, in y\n    z: Error: w\n"
+            "barnabas.spark.errors.BrokerError: no broker answers\n SQLSTATE: 38000",
+            "no broker answers",
+        ),
         ("[JAVA_GATEWAY_EXITED] Java gateway process exited.", "Java gateway process exited."),
     ],
 )

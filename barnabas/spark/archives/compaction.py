@@ -38,6 +38,7 @@ from .reading import ArchiveError, refuse_delta_table
 
 TARGET_BYTES = 256 << 20
 NO_STEP: Callable[[str], None] = lambda name: None  # noqa: E731 - a value
+NO_SHOW: Callable[[int, int], None] = lambda done, folders: None  # noqa: E731 - a value
 Step = Callable[[str], None]
 
 
@@ -71,11 +72,12 @@ def compact(
     before_day: str | None = None,
     target_bytes: int = TARGET_BYTES,
     say: Callable[[Compacted], None] | None = None,
+    show: Callable[[int, int], None] = NO_SHOW,
     step: Step = NO_STEP,
 ) -> list[Compacted]:
     """Merge the small files of each folder of a topic and day, of days before `before_day` (YYYY-MM-DD) or of all. Files of at least half
-    of `target_bytes` stay. `say` is told of each folder when it is done. Raises ArchiveError, ArchiveFileError, and what Spark raises;
-    folders that are done stay so, and another run goes on with the rest."""
+    of `target_bytes` stay. `say` is told of each folder when it is done, `show` how many are done of how many. Raises ArchiveError,
+    ArchiveFileError, and what Spark raises; folders that are done stay so, and another run goes on with the rest."""
     root = archive.rstrip("/")
     files = HadoopFiles(spark, root)
     local_root = files.local_path(root)
@@ -85,11 +87,14 @@ def compact(
     done = []
     with compacting(local_root):
         finish(files, root)
-        for folder, inputs in _candidates(files, root, before_day, target_bytes):
+        candidates = list(_candidates(files, root, before_day, target_bytes))
+        show(0, len(candidates))
+        for folder, inputs in candidates:
             made = _compact_folder(spark, files, root, folder, inputs, target_bytes, step)
             done.append(made)
             if say is not None:
                 say(made)
+            show(len(done), len(candidates))
     return done
 
 

@@ -27,6 +27,7 @@ RECORDS_PER_STEP = 1_000_000
 TASKS_LIMIT = 64
 ORIGINAL, NOW = "original", "now"
 Say = Callable[[str], None]
+Show = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +110,12 @@ def replay(
     timestamps: str = ORIGINAL,
     records_per_step: int = RECORDS_PER_STEP,
     say: Say = lambda line: None,
+    show: Show = lambda done, steps: None,
 ) -> int:
     """Write records of an archive into a topic that exists: key, value, headers, partition, the order within each partition, and their
     timestamps unless `timestamps` is "now". `kafka` are options of the sink. `id` names the replay: the same call again goes on with what
-    is left, and writes nothing if nothing is. Returns how many records the whole replay has.
+    is left, and writes nothing if nothing is. `show` is told how many steps are written of how many. Returns how many records the whole
+    replay has.
 
     Raises ArchiveError for an archive or a topic that does not fit, also if `id` is of a replay with other options; BrokerError."""
     if timestamps not in (ORIGINAL, NOW):
@@ -138,6 +141,7 @@ def replay(
     begin = 0 if decided is None else decided.batch + (1 if decided.is_done else 0)
     goes_on = f", from step {begin + 1} on" if begin else ""
     say(f"{plan.records:,} records of {wanted.source_topic} to {topic} in {plan.steps} steps{goes_on}; to go on after a kill: --id {id}")
+    show(begin, plan.steps)
     for number in range(begin, plan.steps):
         step = rows.where(plan.rows_of(number)).repartition(plan.tasks, "partition").sortWithinPartitions("partition", "offset")
         columns = ["partition", "key", "value", "headers", *(["timestamp"] if timestamps == ORIGINAL else [])]
@@ -145,6 +149,7 @@ def replay(
         own["timestamps"] = "column" if timestamps == ORIGINAL else "now"
         step.select(*columns).write.format("barnabas").options(**kafka, **own).mode("append").save()
         say(f"step {number + 1} of {plan.steps} is written")
+        show(number + 1, plan.steps)
     return plan.records
 
 

@@ -5,10 +5,11 @@ A kill is SIGKILL for the command's Python, its JVM and Spark's Python workers a
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from barnabas.spark.client.transaction import list_open
 from tests.pipeline.job_kills.gated_command import command_line, environment
 from tests.pipeline.made_archive import write_file
 from tests.pipeline.sink_campaign.driver_process import kill_session
-from tests.pipeline.sink_campaign.gate_keeper import GateKeeper
+from tests.pipeline.sink_campaign.gate_keeper import GateKeeper, Visitor
 from tests.pipeline.spark_support import CHECKOUT, positions, read_archive, unsorted_files
 from tests.support.process import ServerProcess
 
@@ -82,8 +83,19 @@ def make_archive(archive: Path) -> list[tuple[str, int, int]]:
     return sorted(made)
 
 
-def run_and_kill(keeper: GateKeeper, kill: Kill, directory: Path, arguments: Sequence[str]) -> float:
-    """Runs the command until it is at that point, and kills it there. Returns its seconds of CPU. AssertionError if it never gets there."""
+def run_and_kill(keeper: GateKeeper, kill: Kill, directory: Path, arguments: Sequence[str]) -> None:
+    """Runs the command until it is at that point, and kills it there. AssertionError if it never gets there."""
+    with held(keeper, kill, directory, arguments) as (process, _):
+        cpu_s = kill_session(process.pid)
+    print(f"{kill}: {cpu_s:.1f} s of CPU")
+
+
+@contextlib.contextmanager
+def held(
+    keeper: GateKeeper, kill: Kill, directory: Path, arguments: Sequence[str], **more: str
+) -> Iterator[tuple[subprocess.Popen[bytes], Visitor]]:
+    """The command, and who of its processes is held at that point. What is left of it is killed at the end. `more` is of its environment;
+    what it prints is in killed.log. AssertionError if it never gets there."""
     directory.mkdir(exist_ok=True)
     log = directory / "killed.log"
     hold = keeper.hold(kill.point, skipped_count=kill.skipped)
@@ -92,7 +104,7 @@ def run_and_kill(keeper: GateKeeper, kill: Kill, directory: Path, arguments: Seq
         process = subprocess.Popen(
             command_line(*arguments),
             cwd=CHECKOUT,
-            env=environment(directory / "modules", keeper.port, moves=kill.moves),
+            env={**environment(directory / "modules", keeper.port, moves=kill.moves), **more},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -102,14 +114,13 @@ def run_and_kill(keeper: GateKeeper, kill: Kill, directory: Path, arguments: Seq
         for _ in range(int(ARRIVAL_TIMEOUT_S / POLL_S)):
             if hold.wait(POLL_S) is not None or process.poll() is not None:
                 break
-        arrived = hold.wait(0)
+        visitor = hold.wait(0)
+        assert visitor is not None, f"{kill} was not reached\n{log.read_text()[-2000:]}"
+        yield process, visitor
     finally:
-        cpu_s = kill_session(process.pid)
+        kill_session(process.pid)
         process.wait()
         keeper.cancel(hold)
-    assert arrived is not None, f"{kill} was not reached\n{log.read_text()[-2000:]}"
-    print(f"{kill}: {cpu_s:.1f} s of CPU")
-    return cpu_s
 
 
 def problems_of(archive: Path, expected: list[tuple[str, int, int]]) -> list[str]:

@@ -9,9 +9,11 @@ A point is named `<phase>:<step>`: `plan`, `task`, `commit`, `abort`; POINTS lis
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from barnabas.spark.client.cluster import Cluster
 from barnabas.spark.client.transaction import TransactionWriter
 from barnabas.spark.data_source import BatchWriter, DefaultSource, StreamWriter
 from barnabas.spark.sink import protocol
@@ -30,6 +32,9 @@ POINTS = (
 )  # fmt: skip
 """`plan:ended` is after each EndTxn of a plan, `plan:aborted` after each transaction that it aborts; so it is with the other phases.
 `commit:end` is before Spark writes its own commit log entry."""
+
+DEADLINE_S = "BARNABAS_TEST_DEADLINE_S"
+"""The environment variable with the seconds after which a request to brokers that are away fails, instead of the product's."""
 
 _phase = ""
 _facts: dict[str, object] = {}
@@ -108,12 +113,25 @@ def _after(owner: Any, name: str, step: str | Callable[[], str]) -> None:
     setattr(owner, name, gated)
 
 
+def _after_init(owner: Any, change: Callable[[Any], None]) -> None:
+    init = owner.__init__
+
+    @functools.wraps(init)
+    def changed(made: Any, *arguments: Any, **options: Any) -> None:
+        init(made, *arguments, **options)
+        change(made)
+
+    owner.__init__ = changed
+
+
 def _task_facts(_options: object, _plan: object, work: protocol.Work, *_: object) -> dict[str, object]:
     return {"batch": work.batch, "partition": work.partition, "attempt": work.attempt}
 
 
 def _install() -> None:
     ablations.install()
+    if DEADLINE_S in os.environ:
+        _after_init(Cluster, lambda cluster: setattr(cluster, "deadline_s", float(os.environ[DEADLINE_S])))
     _after(Ledger, "begin_generation", "generation")
     _after(Ledger, "adopt", "adopted")
     _after(Ledger, "bind", "bound")
