@@ -19,6 +19,7 @@ from barnabas.cli.errors import NotUnderstoodError, RefusedError
 
 DEFAULT_ADDRESS = "localhost:9092"
 ADDRESS = "bootstrap.servers"
+ADDRESS_VARIABLES = ("BARNABAS_BOOTSTRAP_SERVER", "BARNABAS_BOOTSTRAP_SERVERS")  # as the option is known by both names
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def resolve(options: argparse.Namespace, environ: Mapping[str, str] = os.environ
     """The settings of a command. Raises CommandError, ConfigError."""
     given = parse_properties(options.properties)
     own = read_client_properties(Path(options.command_config)) if options.command_config else ClientProperties({}, {})
-    from_outside = environ.get("BARNABAS_BOOTSTRAP_SERVER", "")
+    from_outside = next((environ[name] for name in ADDRESS_VARIABLES if environ.get(name)), "")
     address = options.bootstrap_server or given.get(ADDRESS) or own.librdkafka.get(ADDRESS) or from_outside
     name, context = _context(options.context or environ.get("BARNABAS_CONTEXT", ""), has_address=bool(address))
     base = ClientProperties({}, {})

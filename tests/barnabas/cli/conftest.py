@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from barnabas.cli.main import main
+from barnabas.cli.settings import ADDRESS_VARIABLES
 from tests.support.broker import BrokerProcess
 from tests.support.fixtures import java_host, topic_name
 from tests.support.kafka import KafkaServer, kafka_jars
@@ -76,7 +77,7 @@ class Command:
 def barnabas_command(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
     """With an empty folder for contexts."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    for name in ("BARNABAS_BOOTSTRAP_SERVER", "BARNABAS_CONTEXT"):
+    for name in (*ADDRESS_VARIABLES, "BARNABAS_CONTEXT"):
         monkeypatch.delenv(name, raising=False)
     return Command(capfdbinary, monkeypatch)
 

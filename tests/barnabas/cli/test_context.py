@@ -69,6 +69,7 @@ def test_nearer_address_counts(barnabas_command: Command, tmp_path: Path) -> Non
 
     assert settings().address == "context:1"
     assert settings(environ=environ).address == "environment:1"
+    assert settings(environ={"BARNABAS_BOOTSTRAP_SERVERS": "environment:2"}).address == "environment:2"
     assert settings(environ=environ, command_config=str(path)).address == "file:1"
     assert settings(environ=environ, command_config=str(path), properties=["bootstrap.servers=x:1"]).address == "x:1"
     assert settings(properties=["bootstrap.servers=x:1"], bootstrap_server="option:1").address == "option:1"
