@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from broker.server.version import VERSION
 from tests.support.sources import ROOT
 
 DOCUMENTS = sorted(str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")))
@@ -32,6 +33,15 @@ def test_links_lead_somewhere(document: str) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_commands_are_targets_of_the_makefile(document: str) -> None:
     assert set(commands((ROOT / document).read_text())) - TARGETS == set()
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    assert re.findall(r"^## ([0-9.]+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == VERSION
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_wheels_are_named_by_this_version(document: str) -> None:
+    assert set(re.findall(r"barnabas-([0-9.]+)-py3", (ROOT / document).read_text())) <= {VERSION}
 
 
 def test_links_and_commands_are_found() -> None:
