@@ -11,8 +11,8 @@ import os
 import sys
 
 CLIENT_COMMANDS = frozenset({
-    "acl", "acls", "alter", "completion", "config", "console", "consume", "context", "contexts", "create", "delete", "describe", "get",
-    "group", "groups", "log", "perf", "produce", "quota", "quotas", "reset", "top", "topic", "topics", "transaction", "txn", "user",
+    "acl", "acls", "alter", "clone", "completion", "config", "console", "consume", "context", "contexts", "create", "delete", "describe",
+    "get", "group", "groups", "log", "perf", "produce", "quota", "quotas", "reset", "top", "topic", "topics", "transaction", "txn", "user",
     "users",
 })  # fmt: skip
 """The first words of barnabas/cli/verbs.py, here too so that `serve` does not import them."""

@@ -17,7 +17,7 @@ from config.properties import ConfigError
 
 KAFKA_TOOL = "kafka-tool"
 LIBRARIES = {
-    **dict.fromkeys(("rich", "confluent_kafka", "yaml"), "cli"),
+    **dict.fromkeys(("rich", "confluent_kafka", "jmespath", "yaml"), "cli"),
     **dict.fromkeys(("fastavro", "google"), "schemas"),
     **dict.fromkeys(("jinja2", "markupsafe", "starlette", "uvicorn"), "console"),
 }

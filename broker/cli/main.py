@@ -25,7 +25,7 @@ usage: barnabas COMMAND …
 
 clients of any Kafka cluster (pip install 'barnabas[cli]'):
 
-  topic         list, describe, create, alter, add-partitions, reassign, delete, trim
+  topic         list, describe, create, clone, alter, add-partitions, reassign, delete, trim
   produce       write records
   consume       print records
   group         list, describe, reset, delete, delete-offsets, remove-member

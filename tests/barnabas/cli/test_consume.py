@@ -142,3 +142,18 @@ def test_terminal_gets_no_orders_of_a_value(command: Command, topic_name: str) -
     assert os.read(main, 1_000) == b"\\x1b[2J\\xff\tb\r\n\\r\\x07\r\n"
     os.close(main)
     assert command.done("consume", topic_name, "-e").raw == b"\x1b[2J\xff\tb\n\r\x07\n"
+
+
+def test_jmespath_filters_by_what_is_in_records(command: Command, topic_name: str) -> None:
+    command.done("topic", "create", topic_name)
+    values = ['{"count": 1}', '{"count": 3}', "text", '{"count": "many"}']
+    command.done("produce", topic_name, "-H", "source=shop", stdin="\n".join(values))
+
+    def shown(expression: str, *words: str) -> list[str]:
+        return command.done("consume", topic_name, "-e", "--filter", expression, *words).out.splitlines()
+
+    assert shown("value.count > `2`") == values[1:2] and shown("value == 'text'") == ["text"]
+    assert shown("value.count > `2`", "--invert") == [values[0], *values[2:]]
+    assert shown("offset == `0` && headers.source == 'shop'") == values[:1]
+    assert shown("abs(value.count) > `0`") == values[:2], "a function that is not for a text leaves it out"
+    assert command("consume", topic_name, "-e", "--filter", "value.[").code == 2

@@ -113,6 +113,22 @@ def test_what_is_not_there_or_not_understood(command: Command, topic_name: str) 
     assert command("topic", "list", "(").code == 2
 
 
+def test_clone_has_partitions_and_own_settings_of_the_other(command: Command, topic_name: str) -> None:
+    clone = f"{topic_name}-clone"
+    command.done("topic", "create", topic_name, "-p", "2", "-c", "retention.ms=1000000", "-c", "cleanup.policy=compact")
+    fill(command, topic_name, [(0, "a")])
+
+    command.done("topic", "clone", topic_name, clone, "--dry-run")
+    made = command.done("clone", "topic", topic_name, clone, "-c", "retention.ms=5", "-o", "json").data
+
+    assert made == [{"topic": clone, "outcome": f"is like {topic_name}", "is_done": True}]
+    described = command.done("topic", "describe", clone, "-o", "json").data[0]
+    assert [each["records"] for each in described["partitions"]] == [0, 0]
+    own = {each["name"]: each["value"] for each in described["configs"] if each["source"] == "topic"}
+    assert own == {"retention.ms": "5", "cleanup.policy": "compact"}
+    assert command("topic", "clone", topic_name, clone).code == command("topic", "clone", f"none-{topic_name}", "x").code == 1
+
+
 def test_context_that_is_read_only_refuses_changes(command: Command, topic_name: str) -> None:
     command.done("topic", "create", topic_name)
     command.done("context", "add", "mine", "-b", command.bootstrap, "--read-only")
