@@ -1,8 +1,8 @@
 """Draws Barnabas beside Apache Kafka for the first page: `python -m bench.charts` writes docs/images/beside-kafka.svg.
 
-What is drawn is the newest sitting in bench/results that has a row of both products: medians as bars, the least and the most as a line over
-them. A panel's scale begins at 0. The file has its own background and follows the reader's choice of light or dark, so that it can be read
-on any page.
+What is drawn is the newest sitting in bench/results that has a row of both products and was no trial: medians as bars, the least and the
+most as a line over them. A panel's scale begins at 0. The file has its own background and follows the reader's choice of light or dark, so
+that it can be read on any page.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 from bench.report import RESULTS_DIR
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "images" / "beside-kafka.svg"
+SCALE_MIN = 0.25  # of the bench's volumes; a sitting below it was a trial
 PRODUCTS = {"barnabas": "Barnabas", "kafka": "Apache Kafka"}
 
 # Pixels.
@@ -66,9 +67,9 @@ class Measured:
 
 
 def sittings() -> list[dict[str, Any]]:
-    """All of bench/results, oldest first."""
+    """Those of bench/results that were no trials, oldest first."""
     found = [json.loads(path.read_text(encoding="utf-8")) for path in RESULTS_DIR.glob("*.json")]
-    return sorted(found, key=lambda sitting: sitting["date"])
+    return sorted((sitting for sitting in found if sitting["scale"] >= SCALE_MIN), key=lambda sitting: sitting["date"])
 
 
 def newest(row: str, known: Iterable[dict[str, Any]]) -> Measured:

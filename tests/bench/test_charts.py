@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +34,14 @@ def test_a_row_comes_from_the_newest_sitting_that_has_both_products() -> None:
     assert newest("start", known).values == {"barnabas": {"figure": [1]}, "kafka": {"figure": [2]}}
     with pytest.raises(LookupError, match="no sitting has failover"):
         newest("failover", known)
+
+
+def test_trials_are_not_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.charts.RESULTS_DIR", tmp_path)
+    for name, scale, date in (("a", 1.0, "2026-01-02"), ("b", 0.25, "2026-01-01"), ("c", 0.01, "2026-01-03")):
+        (tmp_path / f"{name}.json").write_text(json.dumps({**sitting(date, "start", barnabas=[1]), "scale": scale}))
+
+    assert [known["date"] for known in sittings()] == ["2026-01-01", "2026-01-02"]
 
 
 def test_bars_are_as_long_as_their_medians() -> None:
