@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
+from .arrays import binary_array, fixed_array
 from .decode import HEADERS_TYPE, TIMESTAMP_TYPE, Payload, RecordColumns
 
 SCHEMA_TEXT = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
@@ -36,8 +38,8 @@ def to_record_batch(columns: RecordColumns, topic: str, partition: int, *, has_h
     arrays = [
         columns.key,
         columns.value,
-        pa.repeat(pa.scalar(topic), count),
-        pa.repeat(pa.scalar(partition, pa.int32()), count),
+        pa.repeat(binary_array([topic.encode()], pa.string())[0], count),
+        fixed_array(np.full(count, partition, np.int32), pa.int32()),
         columns.offset,
         columns.timestamp,
         columns.timestamp_type,

@@ -17,6 +17,7 @@ import pyarrow as pa
 from ...protocol.compression import Buffer
 from ...protocol.errors import DecodeError
 from ...protocol.records import BatchHeader, read_varint
+from .arrays import binary_array, fixed_array
 from .varints import PADDING, VARLONG_BYTES_MAX, Bytes, Positions, read_varints
 
 TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
@@ -70,9 +71,9 @@ def decode_columns(payloads: Sequence[Payload], *, start_offset: int, end_offset
     columns = RecordColumns(
         _binary(buffer, key_start, key_size),
         _binary(buffer, value_start, value_size),
-        pa.array(offset),
-        pa.array(timestamp_ms * 1000).cast(TIMESTAMP_TYPE),
-        pa.array(np.where(is_append_time, LOG_APPEND_TIME, CREATE_TIME).astype(np.int32)),
+        fixed_array(offset, pa.int64()),
+        fixed_array(timestamp_ms * 1000, TIMESTAMP_TYPE),
+        fixed_array(np.where(is_append_time, LOG_APPEND_TIME, CREATE_TIME).astype(np.int32), pa.int32()),
         headers.to_arrow(buffer),
     )
     chosen = np.flatnonzero((offset >= start_offset) & (offset < end_offset))
@@ -131,7 +132,7 @@ def _binary(buffer: pa.Buffer, starts: Positions, sizes: Positions) -> pa.Array:
     The buffer is seen as twice as many strings, the gaps included, of which every second one is taken."""
     count = len(starts)
     if not count:
-        return pa.array([], pa.binary())
+        return pa.nulls(0, pa.binary())
     edges = np.empty(2 * count + 1, np.int64)
     edges[0] = 0
     edges[1::2] = starts
@@ -143,7 +144,7 @@ def _binary(buffer: pa.Buffer, starts: Positions, sizes: Positions) -> pa.Array:
     strings = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(edges.astype(np.int32)), buffer])
     places = np.arange(1, 2 * count, 2)
     is_null = sizes < 0
-    return strings.take(pa.array(places, mask=is_null if is_null.any() else None))
+    return strings.take(fixed_array(places, pa.int64(), is_null if is_null.any() else None))
 
 
 class _Headers:
@@ -184,7 +185,7 @@ class _Headers:
         try:
             keys = keys.cast(pa.string())
         except pa.ArrowInvalid:  # a key that is not UTF-8 is read with replacement characters, as Kafka's clients do
-            keys = pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
+            keys = binary_array([key.decode(errors="replace").encode() for key in keys.to_pylist()], pa.string())
         pairs = pa.StructArray.from_arrays([keys, _binary(buffer, value_start, value_size)], fields=list(HEADERS_TYPE.value_type))
         offsets = np.concatenate([[0], np.cumsum(self._counts)]).astype(np.int32)
         validity = np.packbits(self._counts > 0, bitorder="little")

@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 
 from ...protocol.compression import Compression, compress
 from ...protocol.records import HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, TRANSACTIONAL_FLAG, BatchHeader, assemble_batch
+from .arrays import binary_array, numbers_of
 from .varints import Bytes, Positions, varint_sizes, write_varints
 
-EMPTY = pa.scalar(b"", pa.binary())
-NO_HEADERS = pa.scalar(b"\0", pa.binary())
+EMPTY, NO_HEADERS = binary_array([b"", b"\0"])
 RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5
 """Bytes of a record besides its key, value and headers, at most."""
 
@@ -107,10 +107,10 @@ def row_texts(key: pa.Array, value: pa.Array, headers: pa.Array | None) -> pa.Ar
 
 def _headers(headers: pa.Array) -> pa.Array:
     """The bytes of each row's headers, their number included."""
-    counts = np.asarray(pc.list_value_length(headers).fill_null(0), np.int64)
+    counts = numbers_of(pc.list_value_length(headers), 0)
     pairs = headers.flatten()
     if not len(pairs):
-        return pa.array([b"\0"] * len(headers), pa.binary())
+        return pa.repeat(NO_HEADERS, len(headers))
     keys, values = pairs.field(0).cast(pa.binary()), pairs.field(1)
     texts = pc.binary_join_element_wise(
         _joined_varints([_sizes(keys)]), keys, _joined_varints([_sizes(values)]), values.fill_null(EMPTY), EMPTY
@@ -135,9 +135,9 @@ def _joined_varints(columns: list[Positions | None]) -> pa.Array:
 
 
 def _lengths(column: pa.Array) -> Positions:
-    return np.asarray(pc.binary_length(column).fill_null(0), np.int64)
+    return numbers_of(pc.binary_length(column), 0)
 
 
 def _sizes(column: pa.Array) -> Positions:
     """The length of each string, -1 for null."""
-    return np.asarray(pc.binary_length(column).fill_null(-1), np.int64)
+    return numbers_of(pc.binary_length(column), -1)

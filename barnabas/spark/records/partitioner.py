@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from .arrays import nulls_of
 from .varints import Positions
 
 SEED = 0x9747B28C
@@ -21,7 +22,7 @@ def partitions_of(key: pa.Array, partitions_count: int, *, of_null: int) -> Posi
     hashes = murmur2(key)
     found = (hashes & np.uint32(0x7FFFFFFF)).astype(np.int64) % partitions_count
     if key.null_count:
-        found[np.asarray(key.is_null())] = of_null
+        found[nulls_of(key)] = of_null
     return found
 
 

@@ -27,7 +27,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import pyarrow as pa
 
 from ...protocol.compression import Compression
 from ...protocol.errors import ErrorCode
@@ -39,6 +38,7 @@ from ..client.cluster import BACKOFF_S, RETRIED, Cluster, describe
 from ..client.fetching import EARLIEST, LATEST, Isolation, RangeReader, list_offsets
 from ..client.transaction import OpenTransaction
 from ..errors import BrokerError, OptionError
+from ..records.arrays import binary_array
 from ..records.decode import decode_columns
 from ..records.encode import Batch, encode_batches
 
@@ -252,8 +252,8 @@ class Ledger:
 
     def part_batch(self, partition: int, part: Part) -> Batch:
         """The record of a task's part, for its transaction."""
-        key = pa.array([f"{self._sink}/part/{partition}".encode()], pa.binary())
-        value = pa.array([json.dumps(part._asdict()).encode()], pa.binary())
+        key = binary_array([f"{self._sink}/part/{partition}".encode()])
+        value = binary_array([json.dumps(part._asdict()).encode()])
         times = np.array([int(time.time() * 1000)], np.int64)
         return next(encode_batches(key, value, None, times, batch_bytes=1 << 20, codec=Compression.NONE))
 

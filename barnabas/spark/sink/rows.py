@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from ..errors import BarnabasError
+from ..records.arrays import fixed_array, nulls_of, numbers_of
 from ..records.decode import HEADERS_TYPE
 from ..records.encode import row_texts
 from ..records.partitioner import partitions_of
@@ -51,7 +52,7 @@ class Rows(NamedTuple):
     time_ms: Positions | None = None
 
     def take(self, places: Positions) -> Rows:
-        chosen = pa.array(places)
+        chosen = fixed_array(places, pa.int64())
         headers = None if self.headers is None else self.headers.take(chosen)
         time_ms = None if self.time_ms is None else self.time_ms[places]
         return Rows(self.topic, self.key.take(chosen), self.value.take(chosen), headers, None, time_ms)
@@ -102,9 +103,10 @@ def rows_of(batch: pa.RecordBatch, topic: str | None, *, takes_timestamps: bool 
     headers = columns["headers"].cast(HEADERS_TYPE) if "headers" in columns else None
     partition = None
     if "partition" in columns:
-        if pc.any(pc.less(columns["partition"], 0)).as_py():
+        partition = numbers_of(columns["partition"], 0)
+        if len(partition) and partition.min() < 0:
             raise RowError("a row has a negative partition")
-        partition = np.asarray(columns["partition"].fill_null(-1), np.int64)
+        partition[nulls_of(columns["partition"])] = -1
     time_ms = _times_ms(columns["timestamp"]) if takes_timestamps else None
     if topic is not None:
         return [Rows(topic, key, value, headers, partition, time_ms)]
@@ -123,4 +125,4 @@ def rows_of(batch: pa.RecordBatch, topic: str | None, *, takes_timestamps: bool 
 def _times_ms(column: pa.Array) -> Positions:
     """Milliseconds since 1970, rounded down; NO_TIME_MS for null."""
     micros = column.cast(pa.timestamp("us")).cast(pa.int64())
-    return np.where(np.asarray(column.is_null()), NO_TIME_MS, np.asarray(micros.fill_null(0), np.int64) // 1000)
+    return np.where(nulls_of(column), NO_TIME_MS, numbers_of(micros, 0) // 1000)
