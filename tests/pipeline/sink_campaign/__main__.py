@@ -2,6 +2,7 @@
 
     python -m tests.pipeline.sink_campaign --kills 200 [--seed 7] [--master local|standalone] [--kafka] [--transaction-version 0|2]
 
+--minutes ends it earlier: the round that runs then is the last one, and the copy is judged as at the end.
 --ablation NAME takes a rule of the sink away: the campaign then has to fail. --kind and --point narrow the faults. A run that fails prints
 how to repeat it, and the last visits of the gates. At the end a driver is away between decision and commit until its transactions time out.
 """
@@ -9,6 +10,7 @@ how to repeat it, and the last visits of the gates. At the end a driver is away 
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import resource
 import shutil
@@ -31,6 +33,7 @@ TRACE_SHOWN = 80
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--minutes", type=float, help="no further round begins after so long")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument(
         "--master", choices=("local", "standalone"), default="local", help="local[2], or two standalone workers of one core"
@@ -54,11 +57,12 @@ def main() -> int:
     server = start_server(directory / "server", is_kafka=arguments.kafka, transaction_version=arguments.transaction_version)
     keeper = GateKeeper()
     environment = {ABLATION: arguments.ablation} if arguments.ablation else {}
+    limit_s = math.inf if arguments.minutes is None else arguments.minutes * 60
     world = World(server)
     spark = (ClusterSpark if is_cluster else LocalSpark)(directory, server.bootstrap, keeper.port, environment, randomness)
     try:
         spark.start()
-        campaign, anomaly = run(world, keeper, spark.start_driver, rounds, is_away=not arguments.ablation)
+        campaign, anomaly = run(world, keeper, spark.start_driver, rounds, is_away=not arguments.ablation, limit_s=limit_s)
     finally:
         spark.stop()
         world.close()

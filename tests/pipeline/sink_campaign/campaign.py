@@ -7,6 +7,7 @@ can complete a decided batch only by committing what was written, which it promi
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import signal
@@ -319,9 +320,10 @@ def run(
     *,
     settle_every: int = 10,
     is_away: bool = False,
+    limit_s: float = math.inf,
 ) -> tuple[Campaign, str | None]:
-    """All rounds, judged every few and at the end; then with `is_away` what Campaign.be_away does. Returns the campaign, and the anomaly
-    that ended it."""
+    """All rounds, or those that begin in `limit_s`, judged every few and at the end; then with `is_away` what Campaign.be_away does.
+    Returns the campaign, and the anomaly that ended it."""
     campaign = Campaign(world, keeper, make_driver)
     begun_s = time.monotonic()
     done = 0
@@ -329,9 +331,12 @@ def run(
         for number, faults in enumerate(rounds, 1):
             campaign.run_round(faults)
             done += len(faults)
-            if number % settle_every == 0 or number == len(rounds):
+            is_last = number == len(rounds) or time.monotonic() - begun_s > limit_s
+            if number % settle_every == 0 or is_last:
                 campaign.settle()
             print(f"{time.monotonic() - begun_s:6.0f} s  {done:3} {', then '.join(map(str, faults))}", flush=True)
+            if is_last:
+                break
         if is_away:
             campaign.be_away()
             print("a driver that is away for too long: exact, or the error that names the plan", flush=True)
