@@ -27,6 +27,8 @@ STEADY_PLAN = "cast(value as string)"
 AWAY_OPTIONS = {"kafka.transaction.timeout.ms": "5000"}
 AWAY_TRIES = 5
 TOO_SLOW = "its transaction ends by kafka.transaction.timeout.ms"
+UNBORN = "Python worker failed to connect back"
+"""Spark gives a new Python process 10 s, which a busy machine may take: the query is started again."""
 CHANGED = re.compile(r"ChangedBatchError: batch \d+ of the sink \w+ was decided, .* because the query's plan is not deterministic")
 PLAN = "concat(cast(value as string), ':', cast(rand() as string))"
 ARRIVAL_TIMEOUT_S = 180.0
@@ -58,6 +60,7 @@ class Campaign:
         self._plan = PLAN
         self._options: dict[str, str] = {}
         self._is_started = False
+        self._partitions = 0
         self._zombies: list[Visitor] = []
         self.killed: Counter[str] = Counter()
         self.drivers_count = 0
@@ -86,9 +89,7 @@ class Campaign:
         ends = self._world.source_ends()
         committed, since_s = None, time.monotonic()
         while committed is None or committed[SOURCE]["offsets"] != ends:
-            state = self._state()
-            if not state["active"]:
-                raise Anomaly(f"the query ended without a fault: {state['error']}")
+            state = self._state_of_running("without a fault")
             if state["committed"] != committed:
                 committed, since_s = state["committed"], time.monotonic()
             elif time.monotonic() - since_s > PROGRESS_TIMEOUT_S:
@@ -107,8 +108,11 @@ class Campaign:
             self._time_out_decided()
             if self._plan == STEADY_PLAN:
                 self.settle()
-        self._start_unless_active(0)
-        error = self._end_of_query()
+        error = UNBORN
+        for _ in range(AWAY_TRIES):
+            if UNBORN in error:
+                self._start_unless_active(0)
+                error = self._end_of_query()
         if not CHANGED.search(error):
             raise Anomaly(f"a plan with rand() does not end by ChangedBatchError when decided transactions have timed out: {error}")
 
@@ -124,7 +128,8 @@ class Campaign:
                     self._fault_twice(visitor)
                     self._world.await_no_open_transaction()
                     return
-                if TOO_SLOW not in (error := self._end_of_query()):
+                error = self._end_of_query()
+                if TOO_SLOW not in error and UNBORN not in error:
                     raise Anomaly(f"the query ended without a fault: {error}")
             finally:
                 self._keeper.cancel(hold)
@@ -150,17 +155,25 @@ class Campaign:
             self._driver.wait_ready()
             self._is_started = False
         if self._is_started:
-            state = self._state()
-            if state["active"]:
-                return
-            self._is_started = False
-            raise Anomaly(f"the query ended without a fault: {state['error']}")
+            self._state_of_running("without a fault")
+            return
+        self._partitions = partitions
         self._driver.ask("start", partitions=partitions, per_trigger=ROWS_PER_BATCH, plan=self._plan, options=self._options)
         self._is_started = True
 
     def _state(self) -> Any:
         assert self._driver is not None
         return self._driver.ask("state")
+
+    def _state_of_running(self, when: str) -> Any:
+        """Raises Anomaly if the query has ended, unless Spark could not start a process: then it is started again."""
+        state = self._state()
+        if not state["active"]:
+            self._is_started = False
+            if UNBORN not in (state["error"] or ""):
+                raise Anomaly(f"the query ended {when}: {state['error']}")
+            self._start_unless_active(self._partitions)
+        return state
 
     def _await_visitor(self, hold: Hold, fault: Fault) -> Visitor:
         """More rows come from time to time: the point may be that of a later task or batch."""
@@ -169,9 +182,7 @@ class Campaign:
             visitor = hold.wait(MORE_ROWS_S)
             if visitor is not None:
                 return visitor
-            state = self._state()
-            if not state["active"]:
-                raise Anomaly(f"the query ended before {fault}: {state['error']}")
+            self._state_of_running(f"before {fault}")
             if time.monotonic() > deadline_s:
                 raise Anomaly(f"{fault.point} is not reached in {ARRIVAL_TIMEOUT_S:.0f} s")
             self._world.write(MORE_ROWS)
@@ -197,9 +208,7 @@ class Campaign:
         deadline_s = time.monotonic() + ARRIVAL_TIMEOUT_S
         try:
             while (visitor := hold.wait(MORE_ROWS_S)) is None:
-                state = self._state()
-                if not state["active"]:
-                    raise Anomaly(f"the query ended {why}: {state['error']}")
+                self._state_of_running(why)
                 if time.monotonic() > deadline_s:
                     raise Anomaly(f"no batch is committed for {ARRIVAL_TIMEOUT_S:.0f} s {why}")
                 self._world.write(MORE_ROWS)
