@@ -28,7 +28,9 @@ CLIENT_SETTINGS = (
 
 
 class SparkCluster:
-    """One master and its workers, each a process in a session of its own. `url` is what --master takes."""
+    """One master and its workers, each a process in a session of its own. `url` is what --master takes.
+
+    Each worker has an address of its own, 127.0.0.1 and so on: Spark gives no task a twin on the host that has it already."""
 
     def __init__(self, directory: Path, *, workers: int = 1, cores_each: int = 2) -> None:
         self._directory = directory
@@ -40,11 +42,11 @@ class SparkCluster:
 
     def start(self) -> SparkCluster:
         """Returns once the workers are registered."""
-        self._start("master", "org.apache.spark.deploy.master.Master", "--port", str(self._master_port))
+        self._start("master", "127.0.0.1", "org.apache.spark.deploy.master.Master", "--port", str(self._master_port))
         self._wait_for("master", "New state: ALIVE")
         for number in range(self._workers_count):
             options = ("--cores", str(self._cores_each), "--memory", "1g", "--work-dir", str(self._directory / f"work-{number}"))
-            self._start(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *options, self.url)
+            self._start(f"worker-{number}", f"127.0.0.{number + 1}", "org.apache.spark.deploy.worker.Worker", *options, self.url)
             self._wait_for(f"worker-{number}", "Successfully registered with master")
         return self
 
@@ -67,10 +69,10 @@ class SparkCluster:
         """How many executors the workers have started so far."""
         return len(list(self._directory.glob("work-*/app-*/*/stderr")))
 
-    def _start(self, name: str, main_class: str, *arguments: str) -> None:
+    def _start(self, name: str, host: str, main_class: str, *arguments: str) -> None:
         home = Path(pyspark.__file__).parent
-        line: Sequence[str] = [str(home / "bin" / "spark-class"), main_class, "--host", "127.0.0.1", "--webui-port", "0", *arguments]
-        environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": DAEMON_MEMORY, "SPARK_LOCAL_IP": "127.0.0.1"}
+        line: Sequence[str] = [str(home / "bin" / "spark-class"), main_class, "--host", host, "--webui-port", "0", *arguments]
+        environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": DAEMON_MEMORY, "SPARK_LOCAL_IP": host}
         with (self._directory / f"{name}.log").open("wb") as log:
             self._processes.append(
                 subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=self._directory, start_new_session=True)

@@ -13,12 +13,12 @@ import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tests.pipeline.sink_campaign.driver_process import DriverProcess, kill_process
-from tests.pipeline.sink_campaign.faults import Fault
+from tests.pipeline.sink_campaign.faults import SPECULATION, Fault
 from tests.pipeline.sink_campaign.gate_keeper import GateKeeper, Hold, Visitor
 from tests.pipeline.sink_campaign.world import SOURCE, World
 
@@ -48,10 +48,16 @@ class Anomaly(AssertionError):  # noqa: N818 (what it is)
     """Something that the sink must not do."""
 
 
-class Campaign:
-    """Runs rounds of faults. `make_driver` starts a driver, and says how often it lets Spark repeat a task."""
+class MakesDriver(Protocol):
+    """Starts a driver, and says how often it lets Spark run a task: more than once if `repeats`."""
 
-    def __init__(self, world: World, keeper: GateKeeper, make_driver: Callable[[], tuple[DriverProcess, int]]) -> None:
+    def __call__(self, *, repeats: bool = False) -> tuple[DriverProcess, int]: ...
+
+
+class Campaign:
+    """Runs rounds of faults."""
+
+    def __init__(self, world: World, keeper: GateKeeper, make_driver: MakesDriver) -> None:
         self._world = world
         self._keeper = keeper
         self._make_driver = make_driver
@@ -71,7 +77,7 @@ class Campaign:
         for number, fault in enumerate(faults):
             hold = self._keeper.hold(fault.point, skipped_count=fault.skipped_count)
             try:
-                self._start_unless_active(fault.partitions)
+                self._start_unless_active(fault.partitions, repeats=fault.kind == SPECULATION)
                 if not number:
                     self._world.write(fault.rows)
                 visitor = self._await_visitor(hold, fault)
@@ -148,9 +154,11 @@ class Campaign:
 
     # -- the query -----------------------------------------------------------------------------------------------------
 
-    def _start_unless_active(self, partitions: int) -> None:
+    def _start_unless_active(self, partitions: int, *, repeats: bool = False) -> None:
+        if repeats and self._driver is not None and self._task_attempts_max == 1:
+            self._kill_driver()
         if self._driver is None:
-            self._driver, self._task_attempts_max = self._make_driver()
+            self._driver, self._task_attempts_max = self._make_driver(repeats=repeats)
             self.drivers_count += 1
             self._driver.wait_ready()
             self._is_started = False
@@ -272,6 +280,11 @@ class Campaign:
         self._await_commit("beside an attempt that Spark had killed")
         self._let_zombies_go()
 
+    def _fault_speculation(self, visitor: Visitor, _: Fault) -> None:
+        self._zombies.append(visitor)
+        self._await_commit("beside an attempt that has a twin")
+        self._let_zombies_go()
+
     def _fault_stop(self, visitor: Visitor, fault: Fault) -> None:
         assert self._driver is not None
         number = self._driver.send("stop")
@@ -324,7 +337,7 @@ class Campaign:
 def run(
     world: World,
     keeper: GateKeeper,
-    make_driver: Callable[[], tuple[DriverProcess, int]],
+    make_driver: MakesDriver,
     rounds: list[list[Fault]],
     *,
     settle_every: int = 10,

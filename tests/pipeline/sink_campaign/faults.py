@@ -8,6 +8,7 @@
 | driver | kill -9 of the driver, its JVM and all its workers | a new driver |
 | zombie | the same, but the held process stays, and goes on when the new driver has committed a batch | nothing of it is seen |
 | twin | Spark kills the held attempt at a task, and runs another | the query goes on |
+| speculation | it stays, on a cluster, and Spark runs a twin beside it; it goes on when the batch is committed | the query goes on |
 | stop | query.stop() while it is held; it goes on after a new start | nothing of it is seen |
 | broker | kill -9 of the broker, which starts again | the query goes on |
 | hang | SIGSTOP of the broker for a moment | the query goes on |
@@ -21,10 +22,10 @@ from typing import NamedTuple
 
 PYTHON, TWICE, DRIVER, ZOMBIE, TWIN, STOP, BROKER, HANG = "python", "twice", "driver", "zombie", "twin", "stop", "broker", "hang"
 KINDS = (PYTHON, TWICE, DRIVER, ZOMBIE, TWIN, STOP, BROKER, HANG)
-EXECUTOR = "executor"
-CLUSTER_KINDS = (*KINDS, EXECUTOR)
-"""Where executors are processes of their own."""
-OF_A_COMMIT, OF_A_TASK, OF_A_FIRST_FAULT = (TWICE,), (TWIN,), (ZOMBIE, TWIN)
+EXECUTOR, SPECULATION = "executor", "speculation"
+CLUSTER_KINDS = (*KINDS, EXECUTOR, SPECULATION)
+"""Where executors are processes of their own, on hosts of their own."""
+OF_A_COMMIT, OF_A_TASK, OF_A_FIRST_FAULT = (TWICE,), (EXECUTOR, SPECULATION), (ZOMBIE, TWIN)
 OF_A_NEW_DRIVER = (DRIVER, ZOMBIE)
 """Each costs the start of a JVM."""
 
@@ -98,8 +99,8 @@ def _fault(randomness: random.Random, point: str, kinds: Sequence[str], *, is_se
         kind
         for kind in kinds
         if (kind not in OF_A_COMMIT or point.startswith("commit:"))
-        and (kind not in OF_A_TASK or point in TWIN_POINTS)
-        and (kind != EXECUTOR or point.startswith("task:"))
+        and (kind != TWIN or point in TWIN_POINTS)
+        and (kind not in OF_A_TASK or point.startswith("task:"))
         and (kind not in OF_A_FIRST_FAULT or not is_second)
     ] or [PYTHON]
     weights = [NEW_DRIVER_WEIGHT if kind in OF_A_NEW_DRIVER else 1.0 for kind in possible]

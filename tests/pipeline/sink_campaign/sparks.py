@@ -19,6 +19,13 @@ ATTEMPTS = (1, 4)
 """How often Spark runs a task before it gives up: local[2] once, local[2,4] four times."""
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 """A driver lives for minutes: the quick compiler halves what its start costs."""
+SPECULATION_CONF = {
+    "spark.speculation": "true",
+    "spark.speculation.multiplier": "1.5",
+    "spark.speculation.task.duration.threshold": "2s",
+    "spark.speculation.efficiency.enabled": "false",
+}
+"""A task that is held has a twin after seconds, also where it is the only one of its stage."""
 CONF = {
     "spark.driver.extraJavaOptions": QUICK_JVM,
     "spark.sql.codegen.wholeStage": "false",
@@ -58,9 +65,9 @@ class LocalSpark:
     def stop(self) -> None:
         pass
 
-    def start_driver(self) -> tuple[DriverProcess, int]:
-        """The driver, which may not be ready yet, and how often it lets Spark run a task."""
-        attempts = self._randomness.choice(ATTEMPTS)
+    def start_driver(self, *, repeats: bool = False) -> tuple[DriverProcess, int]:
+        """The driver, which may not be ready yet, and how often it lets Spark run a task: more than once if `repeats`."""
+        attempts = ATTEMPTS[-1] if repeats else self._randomness.choice(ATTEMPTS)
         master = "local[2]" if attempts == 1 else f"local[2,{attempts}]"
         return DriverProcess({**self.settings, "master": master}, self.environment), attempts
 
@@ -83,14 +90,15 @@ class ClusterSpark:
     def stop(self) -> None:
         self._cluster.stop()
 
-    def start_driver(self) -> tuple[DriverProcess, int]:
-        """As LocalSpark's."""
-        attempts = self._randomness.choice(ATTEMPTS)
+    def start_driver(self, *, repeats: bool = False) -> tuple[DriverProcess, int]:
+        """As LocalSpark's. Where tasks are run again, slow ones get twins too."""
+        attempts = ATTEMPTS[-1] if repeats else self._randomness.choice(ATTEMPTS)
         settings, environment = self._local.settings, self._local.environment
         conf = {
             **settings["conf"],
             **dict(setting.split("=", 1) for setting in CLIENT_SETTINGS),
             **{f"spark.executorEnv.{name}": text for name, text in environment.items()},
+            **(SPECULATION_CONF if attempts > 1 else {}),
             "spark.task.maxFailures": str(attempts),
             "spark.driver.extraJavaOptions": QUICK_JVM,
         }
