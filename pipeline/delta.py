@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Set
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
 from barnabas.spark.archives.checkpoint import Checkpoint
@@ -95,10 +95,11 @@ class DeltaPublisher(Publisher):
         """Of the newest commit that a job of ours has made. None if there is none, or if Delta has forgotten it since."""
         if not self._has_table(table):
             return None
-        quoted = self._files.whole_path(table).replace("`", "``")  # a relative path is taken for a name
-        for limit in (f" LIMIT {RECENT_COMMITS}", ""):
-            history = self._spark.sql(f"DESCRIBE HISTORY delta.`{quoted}`{limit}").where("userMetadata IS NOT NULL")
-            for row in history.orderBy(F.desc("version")).select("userMetadata").toLocalIterator():
+        # By Delta's own API: SQL takes a relative path for a name, and makes a folder spark-warehouse in the current one.
+        delta: Any = self._spark._jvm.io.delta.tables.DeltaTable.forPath(self._spark._jsparkSession, table)  # type: ignore[union-attr]
+        for commits in (delta.history(RECENT_COMMITS), delta.history()):
+            history = DataFrame(commits, self._spark).where("userMetadata IS NOT NULL").orderBy(F.desc("version"))
+            for row in history.select("userMetadata").toLocalIterator():
                 if found := NOTE.fullmatch(row["userMetadata"]):
                     return Note(found[1], int(found[2]), found[3])
         return None

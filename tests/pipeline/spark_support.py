@@ -51,7 +51,12 @@ def spark() -> Iterator[SparkSession]:
 
 def delta_session() -> SparkSession:
     """One that knows Delta tables, of which small ones need few tasks."""
-    settings = {**SESSION_SETTINGS, "spark.databricks.delta.snapshotPartitions": "2"}
+    small = {
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.databricks.delta.stats.collect": "false",
+    }
+    settings = {**SESSION_SETTINGS, **small}
     return open_session("tests", master=MASTER, settings=settings, cache_dir=cache_dir() / "barnabas", with_delta=True)
 
 

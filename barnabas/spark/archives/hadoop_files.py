@@ -35,10 +35,6 @@ class HadoopFiles:
         """The path in the local file system. None on other file systems."""
         return str(self._path(path).toUri().getPath()) if self._file_system.getUri().getScheme() == "file" else None
 
-    def whole_path(self, path: str) -> str:
-        """With its file system, and from its root: it means the same wherever it is read."""
-        return str(self._file_system.makeQualified(self._path(path)).toString())
-
     def exists(self, path: str) -> bool:
         return bool(self._run(path, lambda: self._file_system.exists(self._path(path))))
 
