@@ -1,5 +1,5 @@
-"""Spark and Kafka's protocol without a JAR: a source, a sink that writes each row once, and the lag of queries. `format("barnabas")`; see
-docs/pipeline.md.
+"""Spark and Kafka's protocol without a JAR: a source, a sink that writes each row once, and the lag of queries. `format("barnabas")`; and
+what `barnabas pipeline` does with archives, in a session of one's own. See docs/pipeline.md.
 
 This runs in processes that are not ours: Spark's driver and its Python workers, where a module of the user's may be called `protocol` or
 `config`. So it reaches our folders as parts of `barnabas` alone, by relative imports. In a checkout `barnabas/protocol` is a link to
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryListener
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from .archives.compaction import Compacted
+    from .archives.verification import Verification
 
 INTERPRETER = "PYSPARK_PYTHON"
 
@@ -67,3 +71,91 @@ def decode(
     from .formats.decode import decode
 
     return decode(rows, column, format, into=into, topic=topic, registry_login=registry_login)
+
+
+def verify(
+    spark: SparkSession,
+    archive: str,
+    kafka: Mapping[str, str],
+    *,
+    topics: Sequence[str] | None = None,
+    checkpoint: str | None = None,
+    source: str = "barnabas",
+    findings_limit: int = 1000,
+    say: Callable[[str], None] | None = None,
+) -> Verification:
+    """What `barnabas pipeline verify` does: compare an archive with its topics, all of them or these. The result says whether the archive
+    `is_whole`, and has `findings`, at most `findings_limit`, and `counts` by kind, of all.
+
+    `kafka` are the source's options after `kafka.`, the servers among them; `source` is "barnabas", or "kafka" where the session has
+    Spark's connector and the workers lack Barnabas. `checkpoint` is the archive's unless it is in the archive. `say` gets lines for people.
+    Raises ArchiveError for a folder that is no archive of these topics; BrokerError; what Spark raises."""
+    from .archives.verification import verify
+
+    told = say or _say_nothing
+    return verify(spark, archive, kafka, topics=topics, checkpoint=checkpoint, source=source, findings_limit=findings_limit, say=told)
+
+
+def compact(
+    spark: SparkSession,
+    archive: str,
+    *,
+    before_day: date | None = None,
+    target_bytes: int = 256 << 20,
+    say: Callable[[Compacted], None] | None = None,
+) -> list[Compacted]:
+    """What `barnabas pipeline compact` does: merge the small files of each topic and day, of days (UTC) before `before_day`, or of all.
+    Files of at least half of `target_bytes` stay. `say` is told of each folder when it is done.
+
+    It may be killed at any moment and run again; what is done stays. Raises ArchiveError, OptionError; what Spark raises."""
+    from .archives.compaction import compact
+    from .errors import OptionError
+
+    if target_bytes < 1:
+        raise OptionError(f"target_bytes is {target_bytes}: a file has at least one byte")
+    day = None if before_day is None else before_day.strftime("%Y-%m-%d")
+    return compact(spark, archive, before_day=day, target_bytes=target_bytes, say=say)
+
+
+def replay(
+    spark: SparkSession,
+    archive: str,
+    topic: str,
+    kafka: Mapping[str, str],
+    *,
+    id: str,
+    source_topic: str | None = None,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    from_time: datetime | None = None,
+    to_time: datetime | None = None,
+    timestamps: str = "original",
+    records_per_step: int = 1_000_000,
+    say: Callable[[str], None] | None = None,
+) -> int:
+    """What `barnabas pipeline replay` does: write archived records of `source_topic` (`topic` unless set) into a topic that exists, each
+    once by the sink `format("barnabas")`. Key, value, headers, partition and the order within each partition are kept, and the timestamps
+    unless `timestamps` is "now". Offsets and times choose the records, from one (inclusive) to another (exclusive); a time without a zone
+    is UTC.
+
+    `kafka` are the sink's options. `id` names the replay: the same call again goes on with what is left, and writes nothing if nothing is.
+    A step is one batch of the sink. `say` gets lines for people. Returns how many records the whole replay has.
+    Raises ArchiveError for an archive or a topic that does not fit, also if `id` is of a replay with other options; OptionError,
+    BrokerError; what Spark raises."""
+    from .archives.replay import Selection, replay
+
+    chosen = Selection(source_topic or topic, from_offset, to_offset, _milliseconds(from_time), _milliseconds(to_time))
+    told = say or _say_nothing
+    return replay(spark, archive, topic, kafka, id=id, selection=chosen, timestamps=timestamps, records_per_step=records_per_step, say=told)
+
+
+def _milliseconds(time: datetime | None) -> int | None:
+    """Since 1970."""
+    if time is None:
+        return None
+    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return (aware - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
+
+
+def _say_nothing(line: str) -> None:
+    pass

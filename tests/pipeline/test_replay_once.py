@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
+import textwrap
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 import barnabas.spark
 from barnabas.spark.archives.reading import ArchiveError
 from barnabas.spark.archives.replay import Selection, replay
-from barnabas.spark.errors import BarnabasError
+from barnabas.spark.errors import BarnabasError, OptionError
 from pipeline.session import open_session
 from tests.clients.topics import create_topic
 from tests.pipeline.job_kills import kills
-from tests.pipeline.made_archive import TIME_MS, value_of, write_file
+from tests.pipeline.made_archive import DAY, TIME_MS, value_of, write_file
 from tests.pipeline.sink_campaign.gate_keeper import GateKeeper
 from tests.pipeline.sink_campaign.gated_sink import DEADLINE_S
-from tests.pipeline.spark_support import CHECKOUT, MASTER, SESSION_SETTINGS, needs_java
+from tests.pipeline.spark_support import CHECKOUT, MASTER, SESSION_SETTINGS, needs_java, produce
+from tests.support.messages import Message
 from tests.support.process import ServerProcess, cache_dir
+from tests.support.sources import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), needs_java()]
 
@@ -144,3 +151,45 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
         replay(spark, archive, target, {"kafka.bootstrap.servers": server.bootstrap, "kafka.linger.ms": "1"}, id="x")
 
     assert kills.read_committed(server, target, 0) == []
+
+
+def test_the_example_of_the_documentation_verifies_compacts_and_replays(
+    spark: SparkSession, server: ServerProcess, archive: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The topic has what the archive has, which begins at offset 5 of partition 1, and two records more. The session is one whose settings
+    are not the pipeline's."""
+    own = spark.newSession()
+    own.conf.set("spark.sql.session.timeZone", "America/New_York")
+    own.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    own.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", True)
+    decision = Path(archive) / "_staging" / "batch-000000000002-0123456789ab"
+    decision.parent.mkdir()
+    decision.touch()  # batches 0 and 1 are done
+    for topic in ("orders", "orders-again"):
+        create_topic(server, topic, partitions=2, config={"retention.ms": "-1"})
+    sent = [Message(partition, None, value_of(partition, number), (), TIME_MS) for partition in (0, 1) for number in range(RECORDS + 1)]
+    produce(server, "orders", sent)
+    text = (ROOT / "docs" / "pipeline.md").read_text()
+    (example,) = re.findall(r"^    from datetime import UTC, datetime\n\n    import barnabas\.spark\n\n(?:    .*\n)+", text, re.MULTILINE)
+    example = example.replace('"one:9092,two:9092"', repr(server.bootstrap)).replace('"archive"', repr(archive))
+
+    exec(textwrap.dedent(example), {"spark": own})
+
+    assert capsys.readouterr().out == f"True {{}} []\norders {DAY} 3 1\n"
+    assert [kills.read_committed(server, "orders-again", partition) for partition in (0, 1)] == [originals(0, 0), originals(1, 5)]
+    (merged,) = Path(archive).glob("topic=*/day=*/*.parquet")
+    assert pq.ParquetFile(merged).schema_arrow.field("timestamp").type == pa.timestamp("us", tz="UTC")
+
+
+def test_a_time_without_a_zone_is_utc_and_a_size_without_a_byte_is_refused(
+    spark: SparkSession, server: ServerProcess, target: str, archive: str
+) -> None:
+    kafka, begin = {"kafka.bootstrap.servers": server.bootstrap}, datetime.fromtimestamp(TIME_MS / 1000, UTC)
+    late = begin + timedelta(milliseconds=1)
+
+    with pytest.raises(ArchiveError, match="holds no such records"):
+        barnabas.spark.replay(spark, archive, target, kafka, id=target, source_topic="orders", from_time=late.replace(tzinfo=None))
+    with pytest.raises(ArchiveError, match="holds no such records"):
+        barnabas.spark.replay(spark, archive, target, kafka, id=target, source_topic="orders", to_time=begin)
+    with pytest.raises(OptionError, match="target_bytes is 0: a file has at least one byte"):
+        barnabas.spark.compact(spark, archive, target_bytes=0)

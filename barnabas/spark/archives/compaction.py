@@ -84,6 +84,10 @@ def compact(
     if not files.exists(root):
         raise ArchiveError(f"{archive} does not exist")
     refuse_delta_table(files, root, "compact")
+    spark = spark.newSession()
+    spark.conf.set(
+        "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
+    )  # as the archive has it, whatever the caller's session writes
     done = []
     with compacting(local_root):
         finish(files, root)
