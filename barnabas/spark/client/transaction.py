@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode
@@ -27,7 +28,8 @@ REQUEST_BYTES = 4 << 20
 PRODUCE_TIMEOUT_MS = 30_000
 EPOCH_BUMP_LEVEL = 2
 """transaction.version from which EndTxn 5 bumps the epoch, so that a writer that still lives can write no more."""
-OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+ENDING_STATES = ("PrepareCommit", "PrepareAbort")
+OPEN_STATES = ("Ongoing", *ENDING_STATES)
 FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
@@ -68,10 +70,10 @@ def end_transaction(cluster: Cluster, opened: OpenTransaction, *, is_commit: boo
     return ErrorCode(answer.error_code)
 
 
-def list_open(cluster: Cluster, prefix: str) -> list[OpenTransaction]:
+def list_open(cluster: Cluster, prefix: str, states: Sequence[str] = OPEN_STATES) -> list[OpenTransaction]:
     """The transactions that are open and whose ids begin so; their epochs are unknown: -1. Raises BrokerError."""
     found = []
-    for answer in cluster.ask_each(ListTransactionsRequest(state_filters=list(OPEN_STATES)), lambda answer: int(answer.error_code)):
+    for answer in cluster.ask_each(ListTransactionsRequest(state_filters=list(states)), lambda answer: int(answer.error_code)):
         if answer.error_code:
             raise BrokerError(f"the transactions cannot be listed: {describe(answer.error_code)}")
         found += [

@@ -182,7 +182,8 @@ class Ledger:
             if stable >= end:
                 return
             if time.monotonic() > deadline_s:
-                raise BrokerError(f"a transaction stays open in {self.topic}-{self.partition} at offset {stable}")
+                where = f"{self.topic}-{self.partition} at offset {stable}"
+                raise BrokerError(f"a transaction stays open in {where}: kafka-transactions find-hanging names it")
             time.sleep(BACKOFF_S)
 
     @staticmethod

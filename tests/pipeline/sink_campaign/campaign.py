@@ -299,7 +299,7 @@ class Campaign:
 
     def _fault_broker(self, visitor: Visitor, fault: Fault) -> None:
         server = self._world.server
-        server.kill()
+        self._world.kill_server()
         if fault.down_s:
             visitor.let_go()
             time.sleep(fault.down_s)
