@@ -66,9 +66,10 @@ def _jmespath(text: str) -> Filter:
 
     def shows(message: Any) -> bool:
         try:
-            return bool(search(_document(message)) or False)
+            found = search(_document(message))
         except (JMESPathError, TypeError, ValueError):
             return False  # a function that is not for such a value
+        return not (found is None or found is False or found in ("", [], {}))  # as in JMESPath, 0 is true
 
     return shows
 
@@ -92,5 +93,5 @@ def _content(data: bytes | None) -> Any:
     text = data.decode(errors="backslashreplace")
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # no JSON, or brackets in brackets as only an attack has them
         return text

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from confluent_kafka import Message
 
@@ -49,7 +49,7 @@ def as_json(messages: Sequence[Any]) -> bytes:
 
 def formatted(text: str) -> Write:
     """What writes each record by a format string. Raises NotUnderstoodError."""
-    pieces = _parse(text)
+    pieces = [_constant(each) if isinstance(each, bytes) else _piece(each.letter, each.braces) for each in parse(text)]
     count = 0
 
     def write(messages: Sequence[Any]) -> bytes:
@@ -75,8 +75,15 @@ def for_terminal(data: bytes) -> bytes:
     return CONTROL.sub(lambda found: found[0] if found[0] in "\n\t" else ascii(found[0])[1:-1], text).encode()
 
 
-def _parse(text: str) -> list[Piece]:
-    pieces: list[Piece] = []
+class Field(NamedTuple):
+    """A letter after %, and what is between its braces; None where it has none."""
+
+    letter: str
+    braces: str | None
+
+
+def parse(text: str) -> Iterator[Field | bytes]:
+    """The fields of a format and the characters between them. Raises NotUnderstoodError."""
     position = 0
     while position < len(text):
         found = _TOKEN.match(text, position)
@@ -84,22 +91,22 @@ def _parse(text: str) -> list[Piece]:
             raise NotUnderstoodError(f"format {text!r}: {text[position : position + 2]!r} at character {position + 1} means nothing")
         position = found.end()
         if found["text"] is not None:
-            pieces.append(_constant(_unescape(found["text"])))
+            yield _unescape(found["text"])
+        elif found["letter"] == "%":
+            yield b"%"
+            position -= len(found["braces"] or "")
         else:
-            pieces.append(_piece(found["letter"], (found["braces"] or "")[1:-1], has_braces=found["braces"] is not None))
             if found["braces"] is not None and found["letter"] not in "kvsh":
                 raise NotUnderstoodError(f"format {text!r}: %{found['letter']} has no braces")
-    return pieces
+            yield Field(found["letter"], None if found["braces"] is None else found["braces"][1:-1])
 
 
-def _piece(letter: str, inside: str, *, has_braces: bool) -> Piece:
+def _piece(letter: str, inside: str | None) -> Piece:
     if letter in _UNKNOWN_TO_US:
         raise NotUnderstoodError(f"format: %{letter} is not told by librdkafka (a producer's id and epoch, a record's attributes)")
-    if letter == "%":
-        return _constant(b"%")
-    if letter == "h" and has_braces:
+    if letter == "h" and inside is not None:
         return _each_header(inside)
-    if letter in "kvs" and has_braces:
+    if letter in "kvs" and inside is not None:
         get = _key if letter == "k" else _value
         encode = {"hex": lambda data: data.hex().encode(), "base64": base64.b64encode}.get(inside)
         if encode is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
 from barnabas.cli.errors import NotUnderstoodError
+from barnabas.cli.produce.line_format import LineFormat, record_of
 from barnabas.cli.record_json import JsonRecord, from_line
 
 READ_BYTES = 1 << 16
@@ -32,6 +33,7 @@ class Reading:
     delimiter: bytes = b"\n"
     empty_is_null: bool = False
     headers: list[tuple[str, str | bytes | None]] = field(default_factory=list)
+    line_format: LineFormat | None = None
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> Reading:
@@ -40,13 +42,22 @@ class Reading:
             raise NotUnderstoodError("with --json the lines have the keys: leave out -k and -K")
         if options.key is not None and options.key_delimiter is not None:
             raise NotUnderstoodError("-k gives all records one key, and -K each its own: leave out one of them")
+        line_format = None if options.format is None else LineFormat.of(options.format)
+        delimiter = None if options.delimiter is None else _delimiter(options.delimiter)
+        if line_format is not None:
+            if options.json or options.key is not None or options.key_delimiter is not None:
+                raise NotUnderstoodError("-f says what is in a line: leave out --json, -k and -K")
+            if delimiter is not None and line_format.delimiter is not None:
+                raise NotUnderstoodError(f"-f ends a record by {options.format!r}'s end: leave it out there, or -D")
+            delimiter = delimiter or line_format.delimiter
         return cls(
             is_json=options.json,
             key=None if options.key is None else options.key.encode(),
             key_delimiter=None if options.key_delimiter is None else _delimiter(options.key_delimiter),
-            delimiter=_delimiter(options.delimiter),
+            delimiter=delimiter or b"\n",
             empty_is_null=options.null,
             headers=[_header(text) for text in options.header],
+            line_format=line_format,
         )
 
     def parse(self, line: bytes) -> JsonRecord:
@@ -54,6 +65,11 @@ class Reading:
         if self.is_json:
             record = from_line(line)
             return record._replace(headers=[*record.headers, *self.headers]) if self.headers else record
+        if self.line_format is not None:
+            record = record_of(self.line_format.parse(line), self.headers)
+            if self.empty_is_null:
+                record = record._replace(key=record.key or None, value=record.value or None)
+            return record
         key: bytes | None = self.key
         if self.key_delimiter is not None:
             before, found, after = line.partition(self.key_delimiter)

@@ -1,9 +1,11 @@
-"""Write records to a topic: a line is a record, from files or from standard input."""
+"""Write records to a topic: a line is a record, from files, from standard input or made of a template."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
@@ -13,6 +15,7 @@ from barnabas.cli import arguments
 from barnabas.cli.connection import Connection, from_kafka, make
 from barnabas.cli.errors import DONE, CommandError, NoBrokerError, NotUnderstoodError, RefusedError
 from barnabas.cli.produce.lines import LineParser, Reading, delimited
+from barnabas.cli.produce.template import template_lines
 from barnabas.cli.record_json import JsonRecord
 from barnabas.cli.schemas import options as schemas
 from barnabas.cli.schemas.codec import NotOfSchemaError
@@ -29,7 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("files", nargs="*", metavar="FILE", help="(standard input)")
     add("-k", "--key", metavar="KEY", help="of all records")
     add("-K", "--key-delimiter", metavar="SEP", help="what is between key and value in a line, such as : or \\t")
-    add("-D", "--delimiter", default="\n", metavar="SEP", help="what is between records (a line's end)")
+    add("-D", "--delimiter", metavar="SEP", help="what is between records (a line's end)")
+    add("-f", "--format", metavar="FORMAT", help="of a record, as `consume -f` writes it, such as '%%k:%%v\\n': docs/cli.md")
+    add("--template", metavar="TEXT", help="lines that are made, not read, such as '{\"id\": {{i}}}': docs/cli.md")
+    add("-n", "--num", type=int, metavar="N", help="end after N records")
+    add("--rate", type=float, metavar="N", help="records a second (as many as it takes)")
     add("-H", "--header", action="append", default=[], metavar="NAME=VALUE", help="of all records")
     add("-Z", "--null", action="store_true", help="an empty value, or key, is null")
     add("-p", "--partition", type=int, metavar="N", help="(by the key's hash)")
@@ -45,17 +52,35 @@ def run(options: argparse.Namespace) -> int:
     settings = resolve(options)
     settings.check_writable()
     reading = Reading.of(options)
+    lines = _input(options, reading)
     with Connection(settings) as connection:
         if not options.allow_auto_topic_creation:
             check_topic(connection, options.topic)
         delivery = Delivery(connection, options, schemas.make_codecs(options, options.topic))
         with delivery:
-            for line in _lines(options.files, delimited(reading.delimiter)):
-                delivery.send(reading, line)
+            try:
+                for line in lines:
+                    delivery.send(reading, line)
+                    if options.rate is not None:
+                        delivery.keep_to_rate(options.rate)
+            except KeyboardInterrupt:
+                if options.template is None or options.num is not None:
+                    raise
+                # else how a person ends what has no end
     delivery.check()
     if sys.stderr.isatty():
         print(f"{delivery.sent} records delivered", file=sys.stderr)
     return DONE
+
+
+def _input(options: argparse.Namespace, reading: Reading) -> Iterator[bytes]:
+    """The lines, from where the options say. Raises NotUnderstoodError."""
+    if (options.num is not None and options.num < 1) or (options.rate is not None and not options.rate > 0):
+        raise NotUnderstoodError("--num is 1 or more, and --rate more than 0")
+    if options.template is not None and options.files:
+        raise NotUnderstoodError("--template makes the lines: name no files")
+    lines = _lines(options.files, delimited(reading.delimiter)) if options.template is None else template_lines(options.template)
+    return itertools.islice(lines, options.num)
 
 
 class Delivery:
@@ -63,6 +88,7 @@ class Delivery:
 
     def __init__(self, connection: Connection, options: argparse.Namespace, codecs: schemas.Codecs | None = None) -> None:
         self.sent = 0
+        self._began_s = time.monotonic()
         self._failed = 0
         self._error: CommandError | None = None
         self._topic = options.topic
@@ -95,6 +121,15 @@ class Delivery:
         self._produce(record)
         self._producer.poll(0)
         self.check()
+
+    def keep_to_rate(self, records_per_s: float) -> None:
+        """Serve the producer until the next record is due, counted from the first. Raises CommandError."""
+        while (early_s := self.sent / records_per_s - (time.monotonic() - self._began_s)) > 0:
+            self._producer.poll(min(early_s, FULL_WAIT_S))
+            self.check()
+            if not len(self._producer):
+                self._connection.is_answered()
+            self._look()
 
     def _encoded(self, record: JsonRecord) -> JsonRecord:
         """With key and value of their schemas. Raises NotOfSchemaError."""
@@ -142,10 +177,14 @@ class Delivery:
         after = self._producer.flush(FULL_WAIT_S)
         if after < before:
             self._connection.is_answered()
+        self._look()
+
+    def _look(self) -> None:
+        """Raises NoBrokerError and RefusedError, as `_wait` does."""
         self._connection.check_let_in()
         if self._connection.down_for_s() > self._connection.timeout_s:
             raise NoBrokerError(
-                f"no broker answers at {self._connection.settings.address}; {after} of {self.sent} records are not delivered"
+                f"no broker answers at {self._connection.settings.address}; {len(self._producer)} of {self.sent} records are not delivered"
             )
 
     def _hear(self, error: KafkaError | None, message: object) -> None:

@@ -146,7 +146,7 @@ def test_terminal_gets_no_orders_of_a_value(command: Command, topic_name: str) -
 
 def test_jmespath_filters_by_what_is_in_records(command: Command, topic_name: str) -> None:
     command.done("topic", "create", topic_name)
-    values = ['{"count": 1}', '{"count": 3}', "text", '{"count": "many"}']
+    values = ['{"count": 1}', '{"count": 3}', "text", '{"count": "many"}', '{"zero": 0, "no": false, "none": []}', "[" * 200_000]
     command.done("produce", topic_name, "-H", "source=shop", stdin="\n".join(values))
 
     def shown(expression: str, *words: str) -> list[str]:
@@ -156,4 +156,5 @@ def test_jmespath_filters_by_what_is_in_records(command: Command, topic_name: st
     assert shown("value.count > `2`", "--invert") == [values[0], *values[2:]]
     assert shown("offset == `0` && headers.source == 'shop'") == values[:1]
     assert shown("abs(value.count) > `0`") == values[:2], "a function that is not for a text leaves it out"
+    assert shown("value.zero") == values[4:5] and shown("value.no || value.none") == [], "0 is true, as JMESPath has it"
     assert command("consume", topic_name, "-e", "--filter", "value.[").code == 2
