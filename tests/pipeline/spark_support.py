@@ -87,6 +87,20 @@ def run_pipeline(
     )
 
 
+def run_jobs(file: Path) -> subprocess.CompletedProcess[str]:
+    """Runs `barnabas pipeline run FILE.toml` to its end, all jobs in one session; the exit status is the caller's to check."""
+    return subprocess.run(
+        [sys.executable, "-m", "broker.cli.main", "pipeline", "run", str(file)],
+        cwd=CHECKOUT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_TIMEOUT_S,
+        check=False,
+        start_new_session=True,
+    )
+
+
 def start_pipeline(command: str, server: ServerProcess, *arguments: str) -> subprocess.Popen[str]:
     """Starts it in a process group of its own, which `kill_group` ends with all its JVMs."""
     line = pipeline_command(command, server, *arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.clients.topics import create_topic
 from tests.pipeline.spark_cluster import CLIENT_SETTINGS, SparkCluster
-from tests.pipeline.spark_support import needs_java, positions, produce, read_archive, run_pipeline, unsorted_files
+from tests.pipeline.spark_support import DRIVER_MEMORY, needs_java, positions, produce, read_archive, run_jobs, unsorted_files
 from tests.support.messages import Message
 from tests.support.process import ServerProcess
 
@@ -25,6 +26,25 @@ def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
         spark_cluster.stop()
 
 
+JOBS = """
+bootstrap-servers = "{servers}"
+master = "{master}"
+conf = {settings}
+[[job]]
+name = "to-files"
+command = "archive"
+topics = "{source}"
+to = "{archive}"
+[[job]]
+name = "and-back"
+command = "replay"
+from = "{archive}"
+source-topic = "{source}"
+topic = "{target}"
+at-least-once = true
+"""
+
+
 def test_archive_and_replay_run_on_the_executors_of_a_cluster(
     cluster: SparkCluster, server: ServerProcess, topic_name: str, tmp_path: Path
 ) -> None:
@@ -32,26 +52,16 @@ def test_archive_and_replay_run_on_the_executors_of_a_cluster(
     for topic in (source, target):
         create_topic(server, topic, partitions=2)
     produce(server, source, [Message(i % 2, None, b"%d" % i) for i in range(2000)])
-    settings = [word for setting in CLIENT_SETTINGS for word in ("--conf", setting)]
-
-    archived = run_pipeline("archive", server, "--topics", source, "--to", str(archive), *settings, master=cluster.url)
-    replayed = run_pipeline(
-        "replay",
-        server,
-        "--from",
-        str(archive),
-        "--source-topic",
-        source,
-        "--topic",
-        target,
-        "--at-least-once",
-        *settings,
-        master=cluster.url,
+    file = tmp_path / "jobs.toml"
+    settings = json.dumps([DRIVER_MEMORY, *CLIENT_SETTINGS])
+    file.write_text(
+        JOBS.format(servers=server.bootstrap, master=cluster.url, settings=settings, source=source, target=target, archive=archive)
     )
 
-    assert archived.returncode == 0, archived.stderr[-2000:]
-    assert replayed.returncode == 0, replayed.stderr[-2000:]
+    outcome = run_jobs(file)
+
+    assert outcome.returncode == 0, outcome.stderr[-2000:]
     assert positions(read_archive(archive)) == sorted((source, i % 2, i // 2) for i in range(2000))
     assert not list(unsorted_files(archive))
-    assert cluster.executors() == 2, "one executor for each of the two jobs"
-    assert "2,000 records" in replayed.stdout
+    assert cluster.executors() == 1, "one executor for the two jobs' session"
+    assert outcome.stdout.splitlines()[-1] == "done: 2,000 records"

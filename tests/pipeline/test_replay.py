@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 from pipeline.admin import AdminError
 from pipeline.archive import ArchiveJob, Stop
 from pipeline.archive import archive as archive_topics
+from pipeline.cli import parser
 from pipeline.replay import ReplayError, ReplayJob, replay
 from tests.clients.topics import create_topic
-from tests.pipeline.spark_support import needs_java, produce, run_pipeline
+from tests.pipeline.spark_support import needs_java, produce
 from tests.support.messages import Message
 from tests.support.process import ServerProcess
 
@@ -61,9 +62,10 @@ def test_replay_keeps_everything_but_timestamps(spark: SparkSession, server: Ser
     archive_topics(spark, job, stop=Stop(), say=print)
 
     words = ("--from", str(tmp_path), "--source-topic", topic_name, "--topic", target, "--at-least-once")
-    result = run_pipeline("replay", server, *words)
+    arguments = parser().parse_args(["replay", "--bootstrap-servers", server.bootstrap, *words])
+    arguments.spark = spark  # as of `pipeline run`, instead of a second JVM
 
-    assert result.returncode == 0, result.stderr[-2000:]
+    assert arguments.run(arguments) == 0
     for partition in range(4):
         replayed = consume(server, target, partition)
         assert without_time(replayed) == without_time([message for message in messages if message.partition == partition])

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 from confluent_kafka import Producer
 
 from config.loading import read_properties
 from tests.broker.test_secure_command import Secured, librdkafka, run, run_init
-from tests.pipeline.spark_support import CHECKOUT, COMMAND_TIMEOUT_S, DRIVER_MEMORY, MASTER, environment, needs_java
+from tests.pipeline.spark_support import DRIVER_MEMORY, MASTER, needs_java, run_jobs
 from tests.support.ports import neighbours
 
 RECORDS = 100
+JOBS = f"""
+command-config = "{{config}}"
+master = "{MASTER}"
+conf = ["{DRIVER_MEMORY}"]
+[[job]]
+name = "to-files"
+command = "archive"
+topics = "orders"
+to = "{{archive}}"
+[[job]]
+name = "and-back"
+command = "replay"
+from = "{{archive}}"
+source-topic = "orders"
+topic = "again"
+at-least-once = true
+"""
 
 
 @needs_java()
@@ -27,16 +42,16 @@ def test_topics_are_archived_and_replayed_over_tls_and_sasl(tmp_path: Path) -> N
         send(directory, "again", 0)
         made = run("secure", "add-user", "archivist", "--read", "orders", "--write", "again", "--directory", str(directory))
         assert made.returncode == 0, made.stderr
-        archived = run_job("archive", directory, "--topics", "orders", "--to", str(tmp_path / "archive"))
-        words = ("--from", str(tmp_path / "archive"), "--topic", "again", "--source-topic", "orders", "--at-least-once")
-        replayed = run_job("replay", directory, *words)
+        file = tmp_path / "jobs.toml"
+        file.write_text(JOBS.format(config=directory / "archivist.properties", archive=tmp_path / "archive"))
+        outcome = run_jobs(file)
     finally:
         node.stop()
 
-    assert archived.returncode == 0, archived.stderr
-    assert replayed.returncode == 0, replayed.stderr
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.stdout.splitlines()[-1] == f"done: {RECORDS} records"
     password = read_properties(directory / "archivist.properties")["sasl.jaas.config"].split('"')[3]
-    assert password not in archived.stdout + archived.stderr + replayed.stdout + replayed.stderr
+    assert password not in outcome.stdout + outcome.stderr
 
 
 def send(directory: Path, topic: str, count: int) -> None:
@@ -45,17 +60,3 @@ def send(directory: Path, topic: str, count: int) -> None:
     for number in range(count):
         producer.produce(topic, b"%d" % number)
     assert producer.flush(30) == 0
-
-
-def run_job(command: str, directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    words = ["--command-config", str(directory / "archivist.properties"), "--master", MASTER, "--conf", DRIVER_MEMORY, *arguments]
-    return subprocess.run(
-        [sys.executable, "-m", "broker.cli.main", "pipeline", command, *words],
-        cwd=CHECKOUT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_TIMEOUT_S,
-        check=False,
-        start_new_session=True,
-    )
