@@ -146,6 +146,10 @@ class Connection:
             try:
                 return WireClient(host, port, timeout_s=self.timeout_s, security=self._security)
             except OSError as e:
+                from broker.cli.client_security import LoginError
+
+                if isinstance(e, LoginError):
+                    raise _not_let_in(address, str(e)) from e
                 why.append(f"{address}: {e.strerror or e}")
         raise NoBrokerError(f"no broker answers: {'; '.join(why)}")
 
@@ -161,11 +165,15 @@ class Connection:
         """What librdkafka says of its connections, on the thread that polls it."""
         text = _NOISE.sub("", error.str())
         if error.code() in NOT_LET_IN:
-            self._refusal = RefusedError(f"{self.settings.address} does not let us in: {text}; --command-config says how to log in")
+            self._refusal = _not_let_in(self.settings.address, text)
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._down_since_s = self._down_since_s or time.monotonic()
         else:
             self._last_error = text
+
+
+def _not_let_in(address: str, why: str) -> RefusedError:
+    return RefusedError(f"{address} does not let us in: {why}; --command-config says how to log in")
 
 
 def make(kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any:

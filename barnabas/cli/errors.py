@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from protocol.errors import ErrorCode
+
 DONE, FAILED, USAGE, NO_BROKER, UNHEALTHY, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
@@ -25,3 +27,9 @@ class NoBrokerError(CommandError):
     """No broker answers."""
 
     exit_code = NO_BROKER
+
+
+def check(code: int, message: str | None) -> None:
+    """What an answer of the wire says. Raises RefusedError unless it is NONE."""
+    if code != ErrorCode.NONE:
+        raise RefusedError(f"{ErrorCode(code).name}: {message or ''}".rstrip(": "))

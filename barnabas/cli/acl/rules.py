@@ -8,6 +8,7 @@ from enum import IntEnum
 from itertools import product
 from typing import Any, NamedTuple
 
+from barnabas.cli import errors
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import NotUnderstoodError, RefusedError
 from barnabas.cli.output import Column
@@ -150,8 +151,7 @@ def check(code: int, message: str | None) -> None:
     """Raises RefusedError."""
     if code == ErrorCode.SECURITY_DISABLED:
         raise RefusedError("SECURITY_DISABLED: the brokers have no authorizer (authorizer.class.name)")
-    if code != ErrorCode.NONE:
-        raise RefusedError(f"{ErrorCode(code).name}: {message or ''}".rstrip(": "))
+    errors.check(code, message)
 
 
 def principal(text: str) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import argparse
 
 from barnabas.cli import arguments
-from barnabas.cli.cluster.quorum_facts import check, quorum_facts
+from barnabas.cli.cluster.quorum_facts import quorum_facts
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError
+from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError, check
 from barnabas.cli.output import Output, confirm
 from barnabas.cli.settings import resolve_for_change
 from config.endpoints import parse_host_and_port

@@ -9,10 +9,9 @@ import argparse
 from collections import defaultdict
 
 from barnabas.cli import arguments
-from barnabas.cli.cluster.quorum_facts import check
 from barnabas.cli.cluster_facts import Partition, get_topics, partitions_of, topics_of
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE
+from barnabas.cli.errors import DONE, check
 from barnabas.cli.group.facts import parse_topics, within
 from barnabas.cli.output import Output, confirm
 from barnabas.cli.report import Outcome, report, report_nothing

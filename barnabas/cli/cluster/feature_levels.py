@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from barnabas.cli.cluster.quorum_facts import check
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE, NotUnderstoodError
+from barnabas.cli.errors import DONE, NotUnderstoodError, check
 from barnabas.cli.output import Output, confirm
 from barnabas.cli.report import Outcome, report
 from barnabas.cli.settings import Settings

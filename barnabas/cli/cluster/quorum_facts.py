@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import RefusedError
-from protocol.errors import ErrorCode
+from barnabas.cli.errors import check
 from protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumRequestPartitionData,
@@ -52,8 +51,3 @@ def quorum_facts(connection: Connection) -> dict[str, Any]:
             for role, each in replicas
         ],
     }
-
-
-def check(code: int, message: str | None) -> None:
-    if code != ErrorCode.NONE:
-        raise RefusedError(f"{ErrorCode(code).name}: {message or ''}".rstrip(": "))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from barnabas.cli import arguments
-from barnabas.cli.cluster.quorum_facts import check, describe_quorum
+from barnabas.cli.cluster.quorum_facts import describe_quorum
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError
+from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError, check
 from barnabas.cli.output import Output, confirm
 from barnabas.cli.settings import resolve_for_change
 from protocol.messages.describe_cluster import DescribeClusterRequest

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 
 from barnabas.cli import arguments
-from barnabas.cli.cluster.quorum_facts import check
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE, RefusedError
+from barnabas.cli.errors import DONE, RefusedError, check
 from barnabas.cli.output import Output, confirm
 from barnabas.cli.settings import resolve_for_change
 from protocol.messages.describe_cluster import DescribeClusterRequest

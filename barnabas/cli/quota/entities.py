@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import NotUnderstoodError, RefusedError
+from barnabas.cli.errors import NotUnderstoodError, check
 from protocol.client_quotas import MatchType
-from protocol.errors import ErrorCode
 from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
@@ -77,8 +76,3 @@ def in_words(quotas: Mapping[str, float]) -> str:
 
 def to_row(entity: Entity, values: dict[str, Any]) -> dict[str, Any]:
     return {"entity": dict(sorted(entity.items())), "quotas": dict(sorted(values.items()))}
-
-
-def check(code: int, message: str | None) -> None:
-    if code != ErrorCode.NONE:
-        raise RefusedError(f"{ErrorCode(code).name}: {message or ''}".rstrip(": "))
