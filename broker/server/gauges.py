@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from broker.observability.metrics import Metrics
+from broker.observability.metrics import Metrics, Piecewise
 from broker.quorum.raft_state import Candidate, Follower, Prospective, Resigned
 from broker.server.node_gauges import SinceLastScrape
 from protocol.errors import KafkaError
@@ -111,8 +111,8 @@ def add_cluster_gauges(metrics: Metrics, *, metadata: MetadataCache, raft: Raft)
 
 
 def _add_log_gauges(metrics: Metrics, replica_manager: ReplicaManager) -> None:
-    def of_each(read: Callable[[Partition], int]) -> Callable[[], Iterator[tuple[tuple[str, ...], float]]]:
-        return lambda: (((each.topic, str(each.partition)), read(each)) for each in replica_manager.partitions())
+    def of_each(read: Callable[[Partition], int]) -> Callable[[], Piecewise]:
+        return lambda: Piecewise(((each.topic, str(each.partition)), read(each)) for each in replica_manager.each_partition())
 
     for name, documentation, read in (
         ("size", "bytes of the log's segments", lambda each: each.log.size_bytes),
@@ -124,8 +124,8 @@ def _add_log_gauges(metrics: Metrics, replica_manager: ReplicaManager) -> None:
 
 
 def _add_replica_gauges(metrics: Metrics, replica_manager: ReplicaManager, metadata: MetadataCache) -> None:
-    def count(is_counted: Callable[[Partition], bool]) -> Callable[[], float]:
-        return lambda: sum(1 for each in replica_manager.partitions() if is_counted(each))
+    def count(is_counted: Callable[[Partition], bool]) -> Callable[[], Piecewise]:
+        return lambda: Piecewise(map(is_counted, replica_manager.each_partition()), sum)
 
     for name, documentation, is_counted in (
         ("partitioncount", "partitions hosted here", lambda _each: True),
@@ -160,9 +160,10 @@ def _add_replica_gauges(metrics: Metrics, replica_manager: ReplicaManager, metad
 
 
 def _add_producer_gauges(metrics: Metrics, replica_manager: ReplicaManager, clock: Clock, late_ms: int) -> None:
-    def late_count() -> int:
+    def late_count() -> Piecewise:
         before_ms = clock.now_ms() - late_ms
-        return sum(each.is_leader and each.log.producers.has_late_transaction(before_ms) for each in replica_manager.partitions())
+        late = (each.is_leader and each.log.producers.has_late_transaction(before_ms) for each in replica_manager.each_partition())
+        return Piecewise(late, sum)
 
     prefix = "kafka_server_replicamanager"
     metrics.add_gauge(
@@ -173,7 +174,7 @@ def _add_producer_gauges(metrics: Metrics, replica_manager: ReplicaManager, cloc
     metrics.add_gauge(
         f"{prefix}_produceridcount",
         "producer ids that partitions here remember, counted in each",
-        lambda: sum(len(each.log.producers.producers) for each in replica_manager.partitions() if not each.is_offline),
+        lambda: Piecewise((len(each.log.producers.producers) for each in replica_manager.each_partition() if not each.is_offline), sum),
     )
 
 

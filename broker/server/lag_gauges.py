@@ -179,11 +179,10 @@ class GroupLag:
     def _partition_samples(self, budget: _Budget) -> Iterator[GaugeSample]:
         """Of the partitions that this broker leads: first their ends, then, if there is room, what the metadata say."""
         led = [each for each in self._replica_manager.partitions() if each.is_leader]
-        labels = [(each.topic, str(each.partition)) for each in led]
         node_id = self._metadata.node_id
 
         def sample(name: str, documentation: str, values: Iterable[float]) -> GaugeSample:
-            rows: list[Row] = [*zip(labels, values, strict=True)]
+            rows: list[Row] = [((each.topic, str(each.partition)), value) for each, value in zip(led, values, strict=True)]
             return _sample(f"kafka_topic_partition_{name}", f"{documentation} of a partition", PARTITION_LABELS, rows)
 
         if budget.take(2 * len(led)):

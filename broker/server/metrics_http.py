@@ -1,7 +1,7 @@
 """Metrics over HTTP for Prometheus: `GET /metrics` on `barnabas.metrics.listener`, named as the usual JMX-exporter rules name Kafka's,
 so that dashboards made for Kafka show data. `GET /health` answers while the loop turns, `GET /ready` says whether work may be sent here.
 
-The loop takes the snapshot; a thread renders it. prometheus-client is imported at the first scrape (18 ms), not at start.
+The loop takes the snapshot, in many turns; a thread renders it. prometheus-client is imported at the first scrape (18 ms), not at start.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class MetricsServer:
     async def _metrics_response(self) -> bytes:
         if self._refresh is not None:
             await self._refresh()
-        snapshot = self._metrics.snapshot()
+        snapshot = await self._metrics.snapshot_in_turns()
         try:
             body = await asyncio.get_running_loop().run_in_executor(None, render, snapshot)
         except Exception as e:

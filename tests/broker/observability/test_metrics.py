@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from broker.observability.metrics import Metrics, RequestMetrics, quantile_ns
+import pytest
+
+from broker.observability import metrics as metrics_module
+from broker.observability.metrics import VALUES_PER_TURN, GaugeSample, Metrics, MetricsSnapshot, Piecewise, RequestMetrics, quantile_ns
 from broker.replication.fetcher.fetcher_control import ReplicaLag
 from broker.server.gauges import Following, add_broker_gauges, add_cluster_gauges
 from broker.server.metrics_http import REQUEST_HEAD_MAX_BYTES, MetricsServer, render
@@ -61,7 +66,75 @@ def test_sums_over_all_topics_keep_what_deleted_topics_counted() -> None:
 
     metrics.forget_topic("a")
 
-    assert metrics.all_topics.bytes_in == 15
+    assert metrics.snapshot().all_topics["bytes_in"] == 15
+
+
+async def taken_in_turns(metrics: Metrics, on_turn: Callable[[], object]) -> MetricsSnapshot:
+    """The snapshot; `on_turn` is called in each turn of the loop that it leaves to others."""
+    taking = asyncio.ensure_future(metrics.snapshot_in_turns())
+    while not taking.done():
+        await asyncio.sleep(0)
+        on_turn()
+    return taking.result()
+
+
+def test_loop_has_turns_while_very_many_values_are_copied() -> None:
+    metrics = Metrics()
+    count = 4 * VALUES_PER_TURN + 1
+    copied = 0
+    seen = [0]
+
+    def each() -> Iterator[int]:
+        nonlocal copied
+        for number in range(count):
+            copied += 1
+            yield number
+
+    metrics.add_gauge("sum", "", lambda: Piecewise(each(), sum))
+    metrics.add_gauge("one_each", "", lambda: Piecewise(((str(number),), number) for number in each()), ("number",))
+    metrics.add_collector(lambda: Piecewise(each(), lambda values: [GaugeSample("collected", "", (), (((), len(values)),))]))
+
+    snapshot = asyncio.run(taken_in_turns(metrics, lambda: seen.append(copied)))
+
+    assert max(after - before for before, after in itertools.pairwise(seen)) == VALUES_PER_TURN
+    at_once = metrics.snapshot()
+    assert snapshot.gauges == at_once.gauges and snapshot.collected == at_once.collected
+    assert [len(each.values) for each in snapshot.gauges] == [1, count] and snapshot.gauges[0].values == (((), sum(range(count))),)
+
+
+def test_sums_do_not_go_back_if_a_topic_is_deleted_during_a_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_module, "VALUES_PER_TURN", 1)
+    metrics = Metrics()
+    for name in "abc":
+        metrics.topic(name).bytes_in += 1
+
+    def forget() -> None:
+        metrics.forget_topic("b")
+        metrics.forget_topic("c")
+
+    snapshot = asyncio.run(taken_in_turns(metrics, forget))
+
+    assert snapshot.all_topics["bytes_in"] == 3
+
+
+def test_partitions_come_and_go_during_a_scrape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_module, "VALUES_PER_TURN", 1)
+    world = World(tmp_path)
+    metrics = metrics_of(world, stable_group("a"))
+    for name in ("kept", "deleted"):
+        world.create_topic(name, replicas=(1,))
+    made: list[str] = []
+
+    def change() -> None:
+        world.create_topic(f"new-{len(made)}", replicas=(1,))
+        if not made:
+            world.delete_topic("deleted")
+        made.append("")
+
+    snapshot = asyncio.run(taken_in_turns(metrics, change))
+
+    (sizes,) = (gauge.values for gauge in snapshot.gauges if gauge.name == "kafka_log_log_size")
+    assert (("kept", "0"), 0) in sizes
 
 
 def test_quantiles_are_within_an_eighth_of_the_truth() -> None:
