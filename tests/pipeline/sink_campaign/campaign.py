@@ -31,16 +31,16 @@ UNBORN = "Python worker failed to connect back"
 """Spark gives a new Python process 10 s, which a busy machine may take: the query is started again."""
 CHANGED = re.compile(r"ChangedBatchError: batch \d+ of the sink \w+ was decided, .* because the query's plan is not deterministic")
 PLAN = "concat(cast(value as string), ':', cast(rand() as string))"
-ARRIVAL_TIMEOUT_S = 180.0
-MORE_ROWS_S = 5.0
+ARRIVAL_TIMEOUT_S = 600.0
+MORE_ROWS_S = 2.0
 MORE_ROWS = 40
-END_TIMEOUT_S = 120.0
+END_TIMEOUT_S = 600.0
 STOP_PATIENCE_S = 3.0
 """query.stop() does not wait for a task that is held, but for a plan or commit: there it is let go after STOP_WAITS_S."""
 STOP_WAITS_S = 0.5
 ZOMBIE_S = 10.0
-PROGRESS_TIMEOUT_S = 180.0
-POLL_S = 0.05
+PROGRESS_TIMEOUT_S = 600.0
+POLL_S = 0.2
 OUR_ERROR = re.compile(r"barnabas\.spark\.[\w.]*?(\w+Error: [^\n]*)")
 
 

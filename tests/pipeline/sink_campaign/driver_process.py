@@ -18,8 +18,8 @@ from tests.pipeline.sink_campaign.driver import ANSWER
 from tests.pipeline.spark_support import CHECKOUT
 from tests.support.process import LineReader, processes_of_session
 
-START_TIMEOUT_S = 180.0
-ANSWER_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 600.0
+ANSWER_TIMEOUT_S = 300.0
 
 
 class DriverProcess:

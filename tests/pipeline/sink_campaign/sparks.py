@@ -37,6 +37,7 @@ CONF = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
     "spark.python.task.killTimeout": "1s",
+    "spark.sql.streaming.pollingDelay": "100ms",  # an idle query asks the source for its ends every 10 ms otherwise
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
 
