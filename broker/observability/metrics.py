@@ -18,8 +18,8 @@ BUCKETS_PER_OCTAVE = 4
 BUCKETS_COUNT = 44 * BUCKETS_PER_OCTAVE
 LAST_BUCKET = BUCKETS_COUNT - 1
 
-VALUES_PER_TURN = 250
-"""Values of a Piecewise between two turns of the loop: about a millisecond."""
+VALUES_PER_TURN = 1_000
+"""Values that are copied between two turns of the loop: some milliseconds. Few, as a scrape has to wait for each turn of a busy loop."""
 
 
 class Piecewise(NamedTuple):
@@ -253,19 +253,20 @@ class Metrics:
         all_topics = BrokerTopicMetrics()
         all_topics.add(self._deleted_topics)
         by_topic: dict[str, dict[str, int]] = {}
-        for index, (name, counters) in enumerate(topics, 1):
+        work = _Work()
+        for name, counters in topics:
             all_topics.add(counters)
             by_topic[name] = _as_dict(counters)
-            if index % VALUES_PER_TURN == 0:
+            if work.is_enough(1):
                 yield
         gauges: list[GaugeSample] = []
         for gauge in list(self._gauges.values()):
-            value = yield from _whole(gauge.read())
+            value = yield from _whole(gauge.read(), work)
             values = (((), value),) if isinstance(value, int | float) else tuple(value)
             gauges.append(GaugeSample(gauge.name, gauge.documentation, gauge.label_names, values))
         collected: list[Iterable[GaugeSample]] = []
         for collect in self._collectors:
-            collected.append((yield from _whole(collect())))
+            collected.append((yield from _whole(collect(), work)))
         return MetricsSnapshot(
             all_topics=_as_dict(all_topics),
             topics=by_topic,
@@ -282,15 +283,30 @@ class Metrics:
         )
 
 
-def _whole(value: Any) -> Generator[None, None, Any]:
+class _Work:
+    """How much is done since the loop had its last turn."""
+
+    def __init__(self) -> None:
+        self.values_left = VALUES_PER_TURN
+
+    def is_enough(self, values_count: int) -> bool:
+        """Whether it is time for a turn, after so many values more."""
+        self.values_left -= values_count
+        if self.values_left > 0:
+            return False
+        self.values_left = VALUES_PER_TURN
+        return True
+
+
+def _whole(value: Any, work: _Work) -> Generator[None, None, Any]:
     """The value itself, or what a Piecewise makes."""
     if not isinstance(value, Piecewise):
-        yield
         return value
     values: list[Any] = []
-    while piece := list(islice(value.values, VALUES_PER_TURN)):
+    while piece := list(islice(value.values, work.values_left)):
         values += piece
-        yield
+        if work.is_enough(len(piece)):
+            yield
     return value.finish(values)
 
 
