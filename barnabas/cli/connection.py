@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from barnabas.cli.errors import CommandError, NoBrokerError, NotUnderstoodError, RefusedError
+from barnabas.cli.progress import Bar
 from barnabas.cli.settings import Settings
 from broker.cli.wire_client import WireClient
 from config.endpoints import parse_host_and_port
@@ -72,15 +73,17 @@ class Connection:
     def attempts(self, futures: Mapping[_Key, concurrent.futures.Future[Any]]) -> dict[_Key, Any]:
         """As `results`, but a refusal is among the answers, as a CommandError. Raises NoBrokerError."""
         deadline = time.monotonic() + self.timeout_s
-        while True:
-            _, pending = concurrent.futures.wait(futures.values(), timeout=POLL_S)
-            self.admin.poll(0)
-            if not pending:
-                self.is_answered()
-                return {key: self._answer(future) for key, future in futures.items()}
-            self.check()
-            if time.monotonic() > deadline:
-                raise NoBrokerError(f"no answer from {self.settings.address} within {self.timeout_s:g} s {self._last_error}".rstrip())
+        with Bar("waiting for answers") as bar:
+            while True:
+                done, pending = concurrent.futures.wait(futures.values(), timeout=POLL_S)
+                self.admin.poll(0)
+                if not pending:
+                    self.is_answered()
+                    return {key: self._answer(future) for key, future in futures.items()}
+                bar.show(len(done), len(futures))
+                self.check()
+                if time.monotonic() > deadline:
+                    raise NoBrokerError(f"no answer from {self.settings.address} within {self.timeout_s:g} s {self._last_error}".rstrip())
 
     def check(self) -> None:
         """Raises what the clients' callbacks have heard of: NoBrokerError, or RefusedError if a broker does not let us in."""

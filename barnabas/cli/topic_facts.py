@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import TopicCollection
 
 from barnabas.cli.connection import Connection
+from barnabas.cli.progress import Bar
 
 SEEN_WAIT_S = 5.0
 SEEN_POLL_S = 0.02
@@ -23,5 +24,7 @@ def wait_until_seen(connection: Connection, is_seen: Callable[[dict[str, Any]], 
     """Returns once the metadata of all topics show a change that the controller has made, so that the next command sees it. Apache Kafka's
     brokers learn of it after its answer. A broker that takes longer than SEEN_WAIT_S is left alone: the change is made."""
     deadline = time.monotonic() + SEEN_WAIT_S
-    while not is_seen(dict(connection.metadata().topics)) and time.monotonic() < deadline:
-        time.sleep(SEEN_POLL_S)
+    with Bar("waiting until it is seen") as bar:
+        while not is_seen(dict(connection.metadata().topics)) and time.monotonic() < deadline:
+            bar.show(0, None)
+            time.sleep(SEEN_POLL_S)

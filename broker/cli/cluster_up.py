@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.cli.cluster_folder import DEFAULT_DIRECTORY, ClusterFolder, FolderError, lock_folder, open_folder
 from broker.cli.cluster_security import tell_servers
+from broker.cli.ready_bar import ready_bar
 from broker.cli.secured_folder import AUTHORITY_FILE, CLIENT_FILE, EXAMPLE_FILE, LIBRDKAFKA_FILE
 from broker.cli.serve_arguments import LOG_LEVELS
 from storage.errors import StorageError
@@ -115,7 +116,7 @@ class LocalCluster:
         for node_id in self._folder.node_ids:
             self._processes[node_id] = await self._launch(node_id)
         try:
-            async with asyncio.timeout(READY_TIMEOUT_S):
+            async with asyncio.timeout(READY_TIMEOUT_S), ready_bar(lambda: len(self._ready), len(self._processes)):
                 for node_id, process in self._processes.items():
                     assert process.stdout is not None
                     line = await process.stdout.readline()
