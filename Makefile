@@ -26,7 +26,7 @@ SOURCES := $(shell find barnabas broker config pipeline protocol storage -name '
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: run install check test lint style bench bench-compare bench-versus profile crash chaos transactions attack fuzz compare simulate docs package clean
+.PHONY: run install check test lint style bench bench-compare bench-versus profile crash chaos transactions attack fuzz compare simulate docs package package-spark clean
 
 run: $(VENV)/.installed
 	@exec $(BIN)/barnabas serve
@@ -47,6 +47,10 @@ docs: $(VENV)/.docs-dependencies
 # The wheel and the source archive in dist/, checked: their metadata, and the installed wheel (tests/packaging/package.py).
 package: $(VENV)/.package-dependencies
 	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m tests.packaging.package
+
+# The wheel with its extra on a Spark cluster of two workers that have nothing else, three minutes (tests/packaging/on_spark.py).
+package-spark: $(VENV)/.installed $(VENV)/.test-dependencies
+	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m tests.packaging.on_spark
 
 # For the hand at work, within a minute: what needs no other process and takes little time (tests/support/in_process.py).
 check: style

@@ -32,7 +32,7 @@ def main() -> int:
     shutil.rmtree(dist, ignore_errors=True)  # no file of an earlier version is taken for this one's
     try:
         wheel, archive = build(ROOT, dist)
-        _run(sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(archive))
+        run(sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(archive))
         with tempfile.TemporaryDirectory() as directory:
             check_archive(archive, wheel, Path(directory))
             check_command(_install(wheel, Path(directory) / "environment"))
@@ -46,7 +46,7 @@ def main() -> int:
 
 def build(source: Path, directory: Path) -> tuple[Path, Path]:
     """The wheel and the source archive of the tree `source`."""
-    _run(sys.executable, "-m", "hatchling", "build", "-d", str(directory), cwd=source)  # both, where none is named
+    run(sys.executable, "-m", "hatchling", "build", "-d", str(directory), cwd=source)  # both, where none is named
     try:
         (wheel,), (archive,) = directory.glob("*.whl"), directory.glob("*.tar.gz")
     except ValueError as error:
@@ -59,7 +59,7 @@ def check_archive(archive: Path, wheel: Path, directory: Path) -> Path:
     with tarfile.open(archive) as packed:
         packed.extractall(directory, filter="data")
     (source,) = (path for path in directory.iterdir() if path.is_dir())
-    _run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory / "rebuilt"), cwd=source)
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory / "rebuilt"), cwd=source)
     (rebuilt,) = (directory / "rebuilt").glob("*.whl")
     if differing := differences(wheel, rebuilt):
         raise PackageError(f"a wheel from {archive.name} differs from {wheel.name} in {', '.join(differing[:5])}")
@@ -78,7 +78,7 @@ def differences(first: Path, second: Path) -> list[str]:
 def check_command(environment: Path) -> str:
     """`barnabas` there tells its version, which is returned, serves, and ends when its standard input does."""
     barnabas = str(environment / "bin" / "barnabas")
-    version = _run(barnabas, "--version").strip()
+    version = run(barnabas, "--version").strip()
     if version != f"barnabas {VERSION}":
         raise PackageError(f"the installed command says {version!r}, and the checkout is {VERSION}")
     serving = subprocess.Popen(
@@ -99,11 +99,11 @@ def check_command(environment: Path) -> str:
 
 def _install(wheel: Path, environment: Path) -> Path:
     venv.create(environment, with_pip=True)
-    _run(str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel))
+    run(str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel))
     return environment
 
 
-def _run(*command: str, cwd: Path = ROOT) -> str:
+def run(*command: str, cwd: Path = ROOT) -> str:
     finished = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if finished.returncode:
         raise PackageError(f"{' '.join(command[:5])} failed:\n{finished.stdout}{finished.stderr}")

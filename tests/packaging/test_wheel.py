@@ -11,20 +11,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from tests.support.broker import BrokerProcess
-from tests.support.installed import CHECKOUT, TIMEOUT_S, site_packages
-
-
-class InstalledBroker(BrokerProcess):
-    """The installed command instead of the checkout."""
-
-    def __init__(self, environment: Path, directory: Path) -> None:
-        super().__init__(directory)
-        self.barnabas = str(environment / "bin" / "barnabas")
-
-    def command(self) -> list[str]:
-        command = super().command()
-        return [self.barnabas, *command[command.index("serve") :]]
+from tests.support.installed import CHECKOUT, TIMEOUT_S, InstalledBroker, site_packages
 
 
 @pytest.fixture

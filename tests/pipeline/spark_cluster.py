@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyspark
@@ -32,7 +32,18 @@ class SparkCluster:
 
     Each worker has an address of its own, 127.0.0.1 and so on: Spark gives no task a twin on the host that has it already."""
 
-    def __init__(self, directory: Path, *, workers: int = 1, cores_each: int = 2) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        workers: int = 1,
+        cores_each: int = 2,
+        home: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`home` is the folder of a pyspark, that of the tests unless it is given; `environment` takes the place of this process's."""
+        self._home = home or Path(pyspark.__file__).parent
+        self._environment = os.environ if environment is None else environment
         self._directory = directory
         self._workers_count = workers
         self._cores_each = cores_each
@@ -70,9 +81,8 @@ class SparkCluster:
         return len(list(self._directory.glob("work-*/app-*/*/stderr")))
 
     def _start(self, name: str, host: str, main_class: str, *arguments: str) -> None:
-        home = Path(pyspark.__file__).parent
-        line: Sequence[str] = [str(home / "bin" / "spark-class"), main_class, "--host", host, "--webui-port", "0", *arguments]
-        environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": DAEMON_MEMORY, "SPARK_LOCAL_IP": host}
+        line: Sequence[str] = [str(self._home / "bin" / "spark-class"), main_class, "--host", host, "--webui-port", "0", *arguments]
+        environment = {**self._environment, "SPARK_HOME": str(self._home), "SPARK_DAEMON_MEMORY": DAEMON_MEMORY, "SPARK_LOCAL_IP": host}
         with (self._directory / f"{name}.log").open("wb") as log:
             self._processes.append(
                 subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=self._directory, start_new_session=True)

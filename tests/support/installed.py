@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.broker import BrokerProcess
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 240
 
@@ -42,6 +44,18 @@ def run(*command: str) -> str:
 
 def site_packages(environment: Path) -> Path:
     return next(environment.glob("lib/python*/site-packages"))
+
+
+class InstalledBroker(BrokerProcess):
+    """The installed command instead of the checkout."""
+
+    def __init__(self, environment: Path, directory: Path) -> None:
+        super().__init__(directory)
+        self.barnabas = str(environment / "bin" / "barnabas")
+
+    def command(self) -> list[str]:
+        command = super().command()
+        return [self.barnabas, *command[command.index("serve") :]]
 
 
 class Project:

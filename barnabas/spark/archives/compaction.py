@@ -84,10 +84,9 @@ def compact(
     if not files.exists(root):
         raise ArchiveError(f"{archive} does not exist")
     refuse_delta_table(files, root, "compact")
+    # Timestamps as the archive has them, whatever the caller's session writes.
     spark = spark.newSession()
-    spark.conf.set(
-        "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
-    )  # as the archive has it, whatever the caller's session writes
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     done = []
     with compacting(local_root):
         finish(files, root)
