@@ -1,0 +1,136 @@
+"""Each page in a real Chromium, at Barnabas and at Apache Kafka: opened, used by mouse and keys, and tried with hostile records.
+
+`BARNABAS_TEST_PHOTOGRAPHS=DIR` keeps photographs of what was seen.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from confluent_kafka import Producer
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.barnabas.console.conftest import BEHIND, HOSTILE, TOPIC, Console
+from tests.support.process import ServerProcess
+from tests.support.requirements import needs
+
+CHROMIUM = shutil.which("chromium")
+PATIENCE_MS = 60_000
+PHOTOGRAPHS = os.environ.get("BARNABAS_TEST_PHOTOGRAPHS", "")
+
+pytestmark = needs(None if CHROMIUM else "missing: Chromium; install it with: sudo apt-get install -y chromium")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def page(browser: Browser, console: Console) -> Iterator[Page]:
+    """A page whose script made no mistake, that loaded nothing from elsewhere and ran nothing that was forbidden."""
+    context = browser.new_context(base_url=f"http://localhost:{console.port}", viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(PATIENCE_MS)
+    opened = context.new_page()
+    mistakes: list[str] = []
+    opened.on("pageerror", lambda error: mistakes.append(str(error)))
+    opened.on("console", lambda message: mistakes.append(message.text) if message.type == "error" else None)
+    opened.on("dialog", lambda dialog: mistakes.append(dialog.message))
+    opened.on("request", lambda request: mistakes.append(request.url) if f"localhost:{console.port}" not in request.url else None)
+    yield opened
+    context.close()
+    assert mistakes == []
+
+
+@pytest.fixture(autouse=True)
+def patience() -> None:
+    expect.set_options(timeout=PATIENCE_MS)
+
+
+def photograph(page: Page, name: str) -> None:
+    if PHOTOGRAPHS:
+        page.screenshot(path=Path(PHOTOGRAPHS) / f"{name}.png")
+
+
+def test_from_the_overview_to_a_group_by_keys(page: Page, console: Console) -> None:
+    page.goto(console.base)
+    expect(page.get_by_text("Metadata quorum")).to_be_visible()
+    photograph(page, "overview")
+
+    page.keyboard.press("g")
+    expect(page.get_by_role("link", name=BEHIND, exact=True)).to_be_visible()
+    page.keyboard.press("j")
+    expect(page.locator("tr.here")).to_contain_text(BEHIND)
+    photograph(page, "groups")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name=BEHIND)).to_be_visible()
+    expect(page.locator("dl.facts")).to_contain_text("10")
+    photograph(page, "group")
+
+
+def test_topics_are_filtered_and_opened(page: Page, console: Console) -> None:
+    page.goto(f"{console.base}/topics")
+    expect(page.get_by_role("link", name=TOPIC, exact=True)).to_be_visible()
+    photograph(page, "topics")
+    page.keyboard.press("/")
+    page.keyboard.type("ord")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("link", name="hostile", exact=True)).to_have_count(0)
+    page.get_by_role("link", name=TOPIC, exact=True).click()
+    expect(page.get_by_text("retention.ms", exact=True)).to_be_visible()
+    page.get_by_text("retention.ms", exact=True).click()
+    expect(page.locator("#doc-retention\\.ms p")).to_be_visible()
+    photograph(page, "topic")
+
+
+def test_messages_are_searched_and_opened(page: Page, console: Console) -> None:
+    page.goto(f"{console.base}/topics/{TOPIC}/messages")
+    expect(page.locator("#records tr")).to_have_count(30)
+    photograph(page, "messages")
+    page.get_by_label("Search").fill("SKU-017")
+    page.get_by_role("button", name="Search all").click()
+    expect(page.locator("#counts")).to_contain_text("1 found in 30 of 30 read")
+    photograph(page, "search")
+    page.locator("#records a").click()
+    expect(page.locator("pre").nth(1)).to_contain_text('"sku": "SKU-017"')
+    photograph(page, "message")
+
+
+def test_tail_counts_and_keeps_the_newest(page: Page, console: Console, shown_server: ServerProcess) -> None:
+    producer = Producer({"bootstrap.servers": shown_server.bootstrap})
+    for number in range(500):
+        producer.produce("hostile", f"{number}")
+    producer.flush(30)
+    page.goto(f"{console.base}/topics/hostile/messages?mode=tail&from=-400")
+
+    expect(page.locator("#records tr")).to_have_count(200)
+    photograph(page, "tail")
+    page.keyboard.press("Space")
+    expect(page.locator("#pause")).to_have_text("Go on")
+
+
+def test_hostile_records_and_names_run_nothing(page: Page, console: Console) -> None:
+    for path in ("/topics/hostile/messages?from=0:3", "/topics/hostile/messages/0/0", "/groups", f"/group?id={quote(HOSTILE)}"):
+        page.goto(console.base + path)
+        expect(page.get_by_text("<script>document", exact=False).first).to_be_visible()
+        assert page.title() != "caught"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_phone_shows_each_page_without_scrolling_sideways(browser: Browser, console: Console, scheme: str) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme)  # type: ignore[arg-type]
+    page = context.new_page()
+    for path in ("", "/topics", f"/topics/{TOPIC}", f"/topics/{TOPIC}/messages", "/groups", f"/group?id={BEHIND}", "/configs"):
+        page.goto(f"http://localhost:{console.port}{console.base}{path}")
+        expect(page.locator("main h1, main h2").first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+    photograph(page, f"phone-{scheme}")
+    context.close()
