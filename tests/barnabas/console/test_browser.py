@@ -124,13 +124,12 @@ def test_hostile_records_and_names_run_nothing(page: Page, console: Console) -> 
         assert page.title() != "caught"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_phone_shows_each_page_without_scrolling_sideways(browser: Browser, console: Console, scheme: str) -> None:
-    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme)  # type: ignore[arg-type]
+def test_phone_shows_each_page_in_the_dark_without_scrolling_sideways(browser: Browser, console: Console) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
     page = context.new_page()
     for path in ("", "/topics", f"/topics/{TOPIC}", f"/topics/{TOPIC}/messages", "/groups", f"/group?id={BEHIND}", "/configs"):
         page.goto(f"http://localhost:{console.port}{console.base}{path}")
         expect(page.locator("main h1, main h2").first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-    photograph(page, f"phone-{scheme}")
+        photograph(page, f"phone{path.partition('?')[0].replace('/', '-')}")
     context.close()
