@@ -12,8 +12,9 @@ import pytest
 from tests.support.sources import tree_of
 
 TESTS = Path(__file__).parent
-ASSERTING_METHODS = ("assert_", "expect", "check")
-"""How the names of methods begin whose work is to assert. Others' assertions are about their own use, and no test's."""
+ASSERTING_METHODS = ("assert_", "expect", "check", "to_be_", "to_contain_", "to_have_")
+"""How the names of methods begin whose work is to assert; to_… are playwright's.
+Others' assertions are about their own use, and no test's."""
 RAISING = ("raises", "fail", "warns")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
