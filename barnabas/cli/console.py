@@ -15,6 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--port", type=int, default=PORT, metavar="PORT", help=f"({PORT}); 0 takes a free one")
     add("--allow-host", action="append", default=[], metavar="NAME[:PORT]", help="a further name of it in browsers, such as a proxy's")
     add("--always", action="store_true", help="ask the cluster once a minute when nobody looks, for the history")
+    add("--allow-changes", action="store_true", help="for who signs in with a token, which is printed at the start (else it only reads)")
+    add("--token-file", metavar="FILE", help="as --allow-changes, with the token in this file")
     arguments.add_connection(parser)
 
 

@@ -13,13 +13,15 @@ from starlette.staticfiles import StaticFiles
 
 from barnabas.cli.errors import CommandError
 from barnabas.console.guard import Guard
-from barnabas.console.pages import configs, group, groups, messages, overview, ticks, topic, topics
+from barnabas.console.pages import changes, configs, group, groups, messages, overview, ticks, topic, topics
+from barnabas.console.sessions import Sessions
 from barnabas.console.shell import STATIC, Shell, failed, not_found
 from barnabas.console.watcher import Watcher
 
 
-def make_app(watchers: Mapping[str, Watcher], hosts: Iterable[str]) -> Starlette:
-    """`watchers` by their part of the address, the first of which is shown first; `hosts` as in Guard."""
+def make_app(watchers: Mapping[str, Watcher], hosts: Iterable[str], sessions: Sessions | None = None) -> Starlette:
+    """`watchers` by their part of the address, the first of which is shown first; `hosts` as in Guard.
+    Without `sessions` there is nothing to change."""
     routes = [
         Route("/", _first),
         Mount("/static", StaticFiles(directory=STATIC)),
@@ -34,13 +36,14 @@ def make_app(watchers: Mapping[str, Watcher], hosts: Iterable[str]) -> Starlette
         Route("/c/{cluster}/groups", groups.groups),
         Route("/c/{cluster}/group", group.group),
         Route("/c/{cluster}/configs", configs.configs),
+        *(changes.routes() if sessions is not None else ()),
     ]
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Guard, hosts=tuple(hosts))],
         exception_handlers={CommandError: failed, OSError: failed, 404: not_found},
     )
-    app.state.shell = Shell(watchers)
+    app.state.shell = Shell(watchers, sessions)
     return app
 
 

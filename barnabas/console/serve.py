@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import socket
 import sys
+from pathlib import Path
 
 import uvicorn
 
@@ -13,6 +15,7 @@ from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError
 from barnabas.console.app import make_app
 from barnabas.console.clusters import watchers
 from barnabas.console.guard import LOOPBACK
+from barnabas.console.sessions import Sessions, make_token, read_token
 
 STOP_WAIT_S = 1
 """For streams to end."""
@@ -24,12 +27,13 @@ def run(options: argparse.Namespace) -> int:
         raise RefusedError(
             "the console serves on this machine alone (--host 127.0.0.1); a reverse proxy that asks for a login is for others"
         )
+    token = _token(options)
     known = watchers(options)
     listening = _listen(options.host, options.port)
     port = listening.getsockname()[1]
     hosts = {f"{name}:{port}" for name in LOOPBACK} | set(options.allow_host)
     config = uvicorn.Config(
-        make_app(known, hosts),
+        make_app(known, hosts, Sessions(token, port) if token else None),
         log_level="warning",
         access_log=False,
         ws="none",
@@ -40,6 +44,10 @@ def run(options: argparse.Namespace) -> int:
         h11_max_incomplete_event_size=32_768,
     )
     print(f"console on http://localhost:{port}/ of {', '.join(each.name for each in known.values())}", file=sys.stdout, flush=True)
+    if token:
+        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
+        logging.getLogger("barnabas.console.audit").setLevel(logging.INFO)
+        print("changes need this token: " + ("that of --token-file" if options.token_file else token), file=sys.stdout, flush=True)
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends by it, and raises it once more when it has ended
     try:
         uvicorn.Server(config).run(sockets=[listening])
@@ -49,6 +57,13 @@ def run(options: argparse.Namespace) -> int:
         for each in known.values():
             each.close()
     return DONE
+
+
+def _token(options: argparse.Namespace) -> str:
+    """ "" if nothing may be changed. Raises NotUnderstoodError."""
+    if options.token_file:
+        return read_token(Path(options.token_file))
+    return make_token() if options.allow_changes else ""
 
 
 def _listen(host: str, port: int) -> socket.socket:

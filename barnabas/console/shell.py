@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from barnabas.console import charts, words
 from barnabas.console.facts import Snapshot
+from barnabas.console.sessions import Session, Sessions
 from barnabas.console.watcher import Watcher
 
 HERE = Path(__file__).resolve().parent
@@ -26,8 +27,10 @@ FIRST_WAIT_S = 0.15
 class Shell:
     """Owns the templates; one for each application."""
 
-    def __init__(self, watchers: Mapping[str, Watcher]) -> None:
+    def __init__(self, watchers: Mapping[str, Watcher], sessions: Sessions | None = None) -> None:
         self.watchers = watchers
+        self.sessions = sessions
+        """None if nothing may be changed."""
         self.templates = Environment(
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=select_autoescape(default=True, default_for_string=True),
@@ -57,12 +60,22 @@ class View:
         return f"/c/{self.slug}"
 
     @property
+    def session(self) -> Session | None:
+        """Of who has signed in and may change something."""
+        sessions = self.shell.sessions
+        return None if sessions is None else sessions.find(self.request.cookies.get(sessions.cookie, ""))
+
+    @property
+    def may_change(self) -> bool:
+        return self.session is not None and not self.watcher.settings.is_read_only
+
+    @property
     def is_second(self) -> bool:
         """Whether the script asks, for a page that stands already: what takes longer may be in it."""
         return "x-again" in self.request.headers
 
-    def page(self, template: str, *, title: str, section: str, status: int = 200, **context: Any) -> Response:
-        """The page, or, before the first answer of the cluster, the frame with a word of that."""
+    def page(self, template: str, *, title: str, section: str, status: int = 200, is_for_figures: bool = True, **context: Any) -> Response:
+        """The page, or, before the first answer of the cluster, the frame with a word of that, unless the page needs no figures."""
         frame = {
             "view": self,
             "title": title,
@@ -72,10 +85,10 @@ class View:
             "now_s": time.time(),
             "history": self.watcher.history,
         }
-        if self.snapshot is None:
+        if self.snapshot is None and is_for_figures:
             template = "waiting.html"
         text = self.shell.templates.get_template(template).render({**frame, **context})
-        return HTMLResponse(text, 503 if self.snapshot is None and self.watcher.error else status)
+        return HTMLResponse(text, 503 if is_for_figures and self.snapshot is None and self.watcher.error else status)
 
 
 def failed(request: Request, error: Exception) -> Response:

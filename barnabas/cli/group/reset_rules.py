@@ -29,7 +29,7 @@ def rule_of(options: argparse.Namespace) -> Rule:
     """By the command's options, of which one is given. Raises NotUnderstoodError."""
     now_ms = time.time_ns() // 1_000_000
     if options.to is not None:
-        return _rule_of_position(options.to, now_ms)
+        return rule_of_position(options.to, now_ms)
     for kind in ("earliest", "latest", "current"):
         if getattr(options, f"to_{kind}"):
             return Rule(kind)
@@ -44,7 +44,9 @@ def rule_of(options: argparse.Namespace) -> Rule:
     return Rule("group" if options.to_group is not None else "file")
 
 
-def _rule_of_position(text: str, now_ms: int) -> Rule:
+def rule_of_position(text: str, now_ms: int | None = None) -> Rule:
+    """Of --to. Raises NotUnderstoodError."""
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     words = {"start": "earliest", "earliest": "earliest", "end": "latest", "latest": "latest", "current": "current"}
     if text in words:
         return Rule(words[text])

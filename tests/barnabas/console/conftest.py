@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import subprocess
 import sys
 import time
@@ -40,9 +41,10 @@ class Answer:
 class Console:
     """`barnabas console` of this checkout; `port` is where it serves, `base` the path of its first cluster."""
 
-    def __init__(self, *words: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, *words: str, environment: Mapping[str, str], log: Path | None = None) -> None:
         command = [sys.executable, "-m", "barnabas", "console", "--port", "0", *words]
-        self.process = subprocess.Popen(command, cwd=CHECKOUT, env=dict(environment), stdout=subprocess.PIPE, text=True)
+        with open(log or os.devnull, "wb") as stderr:
+            self.process = subprocess.Popen(command, cwd=CHECKOUT, env=dict(environment), stdout=subprocess.PIPE, stderr=stderr, text=True)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("console on http://localhost:"), line
