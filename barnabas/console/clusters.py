@@ -7,7 +7,8 @@ import copy
 import re
 
 from barnabas.cli.contexts import read_contexts
-from barnabas.cli.settings import resolve
+from barnabas.cli.settings import Settings, resolve
+from barnabas.console.history import SERIES_MAX
 from barnabas.console.watcher import Watcher
 
 NOT_OF_PATHS = re.compile(r"[^A-Za-z0-9._-]+")
@@ -16,14 +17,16 @@ NOT_OF_PATHS = re.compile(r"[^A-Za-z0-9._-]+")
 def watchers(options: argparse.Namespace) -> dict[str, Watcher]:
     """By the part of the address that means each. Raises CommandError, ConfigError."""
     first = resolve(options)
-    found = {_slug(first.context_name or first.address, ()): Watcher(first.context_name or first.address, first, always=options.always)}
+    found: dict[str, tuple[str, Settings]] = {}
+    found[_slug(first.context_name or first.address, found)] = (first.context_name or first.address, first)
     if first.context_name and not options.context:
         for name in read_contexts().by_name:
             if name != first.context_name:
                 other = copy.copy(options)
                 other.context = name
-                found[_slug(name, found)] = Watcher(name, resolve(other), always=options.always)
-    return found
+                found[_slug(name, found)] = (name, resolve(other))
+    series_max = SERIES_MAX // len(found)
+    return {slug: Watcher(name, settings, always=options.always, series_max=series_max) for slug, (name, settings) in found.items()}
 
 
 def _slug(name: str, taken: object) -> str:

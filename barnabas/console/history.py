@@ -1,6 +1,7 @@
 """What was measured, kept in memory for 24 hours and coarser with age: an hour in steps of 10 s, a day in steps of 5 minutes.
 
-A series is two rings of doubles, 5.2 KB. All together take at most BYTES_MAX; what comes later is not kept. One thread adds, others read.
+A series is two rings of doubles, 5.8 KB with its name. All together, of all clusters, take at most BYTES_MAX; what comes later is not kept.
+One thread adds, others read.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class Step:
 
 
 FINE, COARSE = Step(10, 360), Step(300, 288)
-SERIES_BYTES = 8 * (FINE.count + COARSE.count) + 300
-"""With the objects around it."""
+SERIES_BYTES = 8 * (FINE.count + COARSE.count) + 616
+"""With the objects around it and a name of 249 characters, as measured."""
 SERIES_MAX = BYTES_MAX // SERIES_BYTES
 
 

@@ -14,7 +14,7 @@ from barnabas.cli.connection import Connection
 from barnabas.cli.errors import CommandError
 from barnabas.cli.settings import Settings
 from barnabas.console.facts import Partition, Snapshot
-from barnabas.console.history import History
+from barnabas.console.history import SERIES_MAX, History
 from barnabas.console.poll import Poll
 
 POLL_S = 5.0
@@ -29,10 +29,10 @@ _T = TypeVar("_T")
 class Watcher:
     """Owns the thread, the newest snapshot and the history of one cluster, and a connection for what single pages ask."""
 
-    def __init__(self, name: str, settings: Settings, *, always: bool = False) -> None:
+    def __init__(self, name: str, settings: Settings, *, always: bool = False, series_max: int = SERIES_MAX) -> None:
         self.name = name
         self.settings = settings
-        self.history = History()
+        self.history = History(series_max)
         self.snapshot: Snapshot | None = None
         self.error = ""
         """Why the last poll failed; "" if it did not."""

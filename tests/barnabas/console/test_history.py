@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from barnabas.console.history import BYTES_MAX, COARSE, FINE, SERIES_BYTES, SERIES_MAX, History
 
 NOON_S = 1_800_000_000
@@ -48,6 +50,20 @@ def test_memory_is_bounded_by_the_number_of_series() -> None:
     history.add(NOON_S, {"c": 1.0})
     assert history.hour("b") == [] and history.hour("c") == [(NOON_S, 1.0)]
     assert SERIES_MAX * SERIES_BYTES <= BYTES_MAX and SERIES_MAX > 11_000
+
+
+def test_memory_of_all_series_with_the_longest_names_is_within_its_limit() -> None:
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        history = History()
+        history.add(NOON_S, {f"topic {number:0249}": float(number) for number in range(SERIES_MAX + 100)})
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert history.hour(f"topic {SERIES_MAX - 1:0249}") and not history.hour(f"topic {SERIES_MAX:0249}")
+    assert used - before <= BYTES_MAX
 
 
 def test_slope_is_by_second() -> None:
