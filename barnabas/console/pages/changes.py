@@ -105,7 +105,7 @@ def produce(view: View, session: Session, form: Form | None) -> Response:
     topic = view.request.path_params["topic"]
 
     def send(given: Form) -> Response:
-        key = None if given.get("null_key") else _bytes(given, "key")
+        key = _bytes(given, "key") if given.get("key") or given.get("empty_key") else None
         value = None if given.get("null_value") else _bytes(given, "value")
         partition = _number(given, "partition", None)
         lines = [line for line in given.get("headers", "").splitlines() if line]

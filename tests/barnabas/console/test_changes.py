@@ -126,7 +126,7 @@ def test_topic_is_created_and_its_config_set_and_unset(user: User, shown_server:
 def test_record_is_produced_as_it_was_typed(user: User, shown_server: ServerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": shown_server.bootstrap})
     admin.create_topics([NewTopic("written", 2, 1)])["written"].result(30)
-    fields = {"null_key": "1", "value": f"{HOSTILE}\r\nnext", "headers": f"{HOSTILE}\r\nplain=1", "partition": "1"}
+    fields = {"value": f"{HOSTILE}\r\nnext", "headers": f"{HOSTILE}\r\nplain=1", "partition": "1"}
 
     answer = user.post("/topics/written/produce", fields)
     tombstone = user.post("/topics/written/produce", {"key": "gone", "null_value": "1", "partition": "1"})
@@ -140,6 +140,8 @@ def test_record_is_produced_as_it_was_typed(user: User, shown_server: ServerProc
     name, _, value = HOSTILE.partition("=")
     assert (first.key(), first.value()) == (None, f"{HOSTILE}\nnext".encode())
     assert first.headers() == [(name, value.encode()), ("plain", b"1")] and (second.key(), second.value()) == (b"gone", None)
+    empty = user.post("/topics/written/produce", {"empty_key": "1", "value": "", "partition": "0"})
+    assert '<p class="quiet">empty</p>' in user.console.page("/topics/written/messages/0/0") and empty.status == 303
     missing = user.post("/topics/nowhere/produce", {"value": "1"})
     assert missing.status == 400 and "nowhere" not in admin.list_topics(timeout=30).topics
 
