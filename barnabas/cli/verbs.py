@@ -41,6 +41,7 @@ VERBS: dict[Words, Verb] = {
     ("acl", "list"): Verb("acl.list_acls", "ACLs, all or some"),
     ("acl", "create"): Verb("acl.create", "allow or deny operations"),
     ("acl", "delete"): Verb("acl.delete", "delete ACLs"),
+    ("acl", "test"): Verb("acl.decide", "whether somebody may do something, and by which rule"),
     ("user", "list"): Verb("user.list_users", "users with SCRAM credentials"),
     ("user", "create"): Verb("user.create", "make a user"),
     ("user", "set-password"): Verb("user.set_password", "change a user's password"),

@@ -53,7 +53,6 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("config", "delete", "topic", TOPIC, "retention.ms", "--yes"),
     ("acl", "list"),
     ("acl", "create", "--allow-principal", "alice", "--operation", "read", "--topic", TOPIC),
-    ("acl", "delete", "--allow-principal", "alice", "--yes"),
     ("user", "list"),
     ("user", "create", "alice", "--generate"),
     ("user", "set-password", "alice", "--generate"),
@@ -69,6 +68,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("cluster", "log-dirs"),
     ("cluster", "quorum"),
     ("cluster", "features"),
+    ("acl", "test", "alice", "read", f"topic:{TOPIC}"),
+    ("acl", "delete", "--allow-principal", "alice", "--yes"),
     ("topic", "delete", TOPIC, "copy", "--yes"),
 )
 EACH_WAY = (("topic", "list"), ("topic", "create", "x"), ("produce", TOPIC), ("consume", TOPIC, "-e"), ("quota", "list"), ("user", "list"))

@@ -63,6 +63,29 @@ def test_producer_and_consumer_and_prefixes(command: Command, topic_name: str) -
     command.done("acl", "delete", "--allow-principal", topic_name, "--yes")
 
 
+def test_deciding_rule_is_told(command: Command, topic_name: str) -> None:
+    command.done(
+        "acl", "create", "--allow-principal", topic_name, "--operation", "write", "--topic", topic_name, "--pattern-type", "prefixed"
+    )
+    command.done("acl", "create", "--deny-principal", "*", "--deny-host", "10.0.0.1", "--operation", "all", "--topic", f"{topic_name}-1")
+    await_count(command, 2, "acl", "list", "--topic", topic_name, "--topic", f"{topic_name}-1")
+
+    def asked(who: str, operation: str, *words: str, topic: str = f"{topic_name}-1") -> tuple[int, bool | None, str]:
+        result = command("acl", "test", who, operation, f"topic:{topic}", *words, "-o", "json")
+        (row,) = result.data
+        return result.code, row["is_allowed"], row["why"]
+
+    prefix = f"User:{topic_name} from *: Allow Write on Topic prefix {topic_name}"
+    assert asked(topic_name, "write") == asked(f"User:{topic_name}", "describe") == (0, True, prefix)
+    assert asked(topic_name, "read") == (1, False, "no rule allows it")
+    assert asked(topic_name, "write", "--host", "10.0.0.1") == (1, False, f"User:* from 10.0.0.1: Deny All on Topic {topic_name}-1")
+    assert asked("somebody", "write", topic=f"other-{topic_name}")[:2] in ((1, False), (1, None)), "Apache Kafka does not tell the default"
+    if command.done("config", "describe", "broker", "1", "super.users", "-o", "json").data[0]["value"]:
+        assert asked("ANONYMOUS", "alter") == (0, True, "super.users")
+    for words in (("x", "fly", "topic:x"), ("x", "read", "x"), ("x", "read", "topic:"), ("x", "all", "cluster"), ("x", "read")):
+        assert command("acl", "test", *words).code == 2
+
+
 @pytest.mark.parametrize(
     "words",
     [("create",), ("create", "--allow-principal", "x"), ("create", "--allow-principal", "x", "--operation", "fly"), ("delete",)],
