@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -16,20 +15,17 @@ from confluent_kafka import Producer
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.barnabas.console.conftest import BEHIND, HOSTILE, TOPIC, Console
+from tests.support.chromium import launch_options
 from tests.support.process import ServerProcess
-from tests.support.requirements import needs
 
-CHROMIUM = shutil.which("chromium")
 PATIENCE_MS = 60_000
 PHOTOGRAPHS = os.environ.get("BARNABAS_TEST_PHOTOGRAPHS", "")
-
-pytestmark = needs(None if CHROMIUM else "missing: Chromium; install it with: sudo apt-get install -y chromium")
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        running = playwright.chromium.launch(**launch_options())
         yield running
         running.close()
 
