@@ -37,7 +37,6 @@ install: $(VENV)/.installed
 # PYTEST_ARGS="tests/wire -x" runs one pytest with these words instead.
 test: $(VENV)/.installed $(VENV)/.test-dependencies
 	@command -v java >/dev/null 2>&1 || echo "Java is missing: the Spark and Java-client tests will be skipped. To install it: sudo apt-get install -y openjdk-17-jdk-headless maven" >&2
-	@command -v chromium >/dev/null 2>&1 || echo "Chromium is missing: the console's tests in a browser will be skipped. To install it: sudo apt-get install -y chromium" >&2
 	$(BIN)/python -m $(if $(PYTEST_ARGS),pytest $(PYTEST_ARGS),tests.support.lanes --workers $(LANES))
 
 # The documentation as a site, in build/docs: without network, and a warning is an error.

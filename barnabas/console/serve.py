@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 
 import uvicorn
@@ -48,6 +51,8 @@ def run(options: argparse.Namespace) -> int:
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
         logging.getLogger("barnabas.console.audit").setLevel(logging.INFO)
         print("changes need this token: " + ("that of --token-file" if options.token_file else token), file=sys.stdout, flush=True)
+    if options.end_with_stdin:
+        threading.Thread(target=_end_with_stdin, name="barnabas-stdin", daemon=True).start()
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends by it, and raises it once more when it has ended
     try:
         uvicorn.Server(config).run(sockets=[listening])
@@ -57,6 +62,13 @@ def run(options: argparse.Namespace) -> int:
         for each in known.values():
             each.close()
     return DONE
+
+
+def _end_with_stdin() -> None:
+    with contextlib.suppress(OSError):
+        while os.read(0, 4_096):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _token(options: argparse.Namespace) -> str:

@@ -28,6 +28,7 @@ from config.properties import ConfigError
 from config.server import SERVER_PROPERTIES, ServerConfig
 
 if TYPE_CHECKING:
+    from broker.cli.console_process import ConsoleProcess
     from broker.server.server import Broker
 
 # For a test as for the shipped server.properties; a group's first consumer makes one partition of the internal topic instead of 50.
@@ -45,8 +46,9 @@ class Ephemeral:
     standard input has closed. A user's own log.dirs is never removed.
     """
 
-    def __init__(self, options: ServeOptions) -> None:
+    def __init__(self, options: ServeOptions, console: ConsoleProcess | None = None) -> None:
         self._options = options
+        self._console = console
         directory = options.ephemeral_directory
         self._directory = Path(directory) if directory else None
         self._is_kept = bool(directory)  # after a stop
@@ -64,6 +66,8 @@ class Ephemeral:
         options = self._options
         properties = read_properties(Path(options.settings_path)) if options.settings_path else {}
         config = self._load_config([*(f"{key}={value}" for key, value in properties.items()), *options.overrides])
+        if self._console is not None:
+            self._console.check(config)
         from broker.server.process import run  # imported late: a wrong setting is reported 0.1 s sooner
 
         return run(
@@ -73,6 +77,7 @@ class Ephemeral:
             new_cluster_id=options.cluster_id,
             on_start=self._watch,
             ready_line=self._ready_line,
+            on_ready=None if self._console is None else self._console.start,
         )
 
     def _load_config(self, overrides: Sequence[str]) -> ServerConfig:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from config.endpoints import PORT_MAX
 
 USAGE = """\
-usage: barnabas serve [--config FILE] [--port PORT] [--override KEY=VALUE]… [--cluster-id ID] [--log-level LEVEL] [--log-format FORMAT]
+usage: barnabas serve [--config FILE] [--port PORT] [--override KEY=VALUE]… [--cluster-id ID] [--console PORT] [--log-level LEVEL] …
        barnabas serve --ephemeral[=DIR] [--secure[=KEYS]] [--port PORT] [--override KEY=VALUE]… [--cluster-id ID] …
 
 Runs the broker in the foreground until SIGTERM or SIGINT. One line on stdout says where it serves; the log goes to stderr.
@@ -19,6 +19,8 @@ Runs the broker in the foreground until SIGTERM or SIGINT. One line on stdout sa
   --port PORT            as --override listeners=PLAINTEXT://localhost:PORT; 0 takes a free port and tells it
   --override KEY=VALUE   set one property; may be given many times, and wins over file and environment
   --cluster-id ID        the cluster's id, for a directory that is formatted at this start (default: a random one)
+  --console PORT         the console beside it, on localhost:PORT (0: a free one), a process that ends with the broker; it only reads
+  --console-config FILE  how the console logs in, as a Java client's properties; needed if no listener is PLAINTEXT
   --log-level LEVEL      debug, info (default), warning, error or critical: what is less important is not logged
   --log-format FORMAT    text (default), or json: one object a line, with ts, level, logger, message and the line's facts
   --ephemeral            for tests: data in a temporary directory that is removed at the end, a free port on 127.0.0.1 unless --port
@@ -35,6 +37,9 @@ cluster id of a directory that is formatted at this start.
 
 LOG_LEVELS = {"debug": 10, "info": 20, "warning": 30, "warn": 30, "error": 40, "critical": 50}  # as in logging, which is loaded later
 LOG_FORMATS = ("text", "json")
+WITH_VALUE = frozenset({
+    "--config", "-c", "--override", "--port", "--cluster-id", "--console", "--console-config", "--settings", "--log-level", "--log-format",
+})  # fmt: skip
 
 
 class UsageError(Exception):
@@ -51,6 +56,8 @@ class ServeOptions:
     log_format: str = "text"
     port: int | None = None
     cluster_id: str = ""
+    console_port: int | None = None
+    console_config: str = ""
     ephemeral_directory: str | None = None
     """Of --ephemeral: "" for a temporary one, None without the option."""
     settings_path: str = ""
@@ -71,7 +78,7 @@ def parse_arguments(arguments: list[str]) -> ServeOptions:
         elif option == "--secure":
             options.is_secure = True
             options.keys_directory = value
-        elif option in ("--config", "-c", "--override", "--port", "--cluster-id", "--settings", "--log-level", "--log-format"):
+        elif option in WITH_VALUE:
             if not has_value:
                 value = next(rest, "")
             if not value:
@@ -85,6 +92,8 @@ def parse_arguments(arguments: list[str]) -> ServeOptions:
         raise UsageError("--ephemeral reads no file; give settings by --override")
     if options.settings_path and options.ephemeral_directory is None:
         raise UsageError("--settings is for --ephemeral; --config reads a broker's file")
+    if options.console_config and options.console_port is None:
+        raise UsageError("--console-config is for --console PORT")
     if options.is_secure and options.ephemeral_directory is None:
         raise UsageError("--secure is for --ephemeral; barnabas secure init makes a broker that stays")
     if options.port is not None and "listeners" in (override.partition("=")[0].strip() for override in options.overrides):
@@ -95,10 +104,15 @@ def parse_arguments(arguments: list[str]) -> ServeOptions:
 def _take_option(options: ServeOptions, option: str, value: str) -> None:
     if option == "--override":
         options.overrides.append(value)
-    elif option == "--port":
+    elif option in ("--port", "--console"):
         if not (value.isascii() and value.isdigit() and int(value) <= PORT_MAX):
-            raise UsageError(f"--port {value} is not a port")
-        options.port = int(value)
+            raise UsageError(f"{option} {value} is not a port")
+        if option == "--port":
+            options.port = int(value)
+        else:
+            options.console_port = int(value)
+    elif option == "--console-config":
+        options.console_config = value
     elif option == "--cluster-id":
         options.cluster_id = value
     elif option == "--settings":

@@ -43,10 +43,12 @@ def run(
     new_cluster_id: str = "",
     on_start: Callable[[Broker], None] | None = None,
     ready_line: Callable[[Broker], str] | None = None,
+    on_ready: Callable[[Broker], None] | None = None,
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code.
 
-    `on_start` is called before the broker starts; `ready_line`, called when it serves, returns the line for stdout. Both run on the loop.
+    `on_start` is called before the broker starts; `ready_line`, called when it serves, returns the line for stdout; `on_ready` is called
+    after that line. All run on the loop.
     """
     make_table()
     console = open_console(log_level, log_format)
@@ -54,7 +56,7 @@ def run(
         log_warnings(config)
         log_exposure(config)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_run(config, console, new_cluster_id, on_start, ready_line))
+            return runner.run(_run(config, console, new_cluster_id, on_start, ready_line, on_ready))
     except Exception:
         # The interpreter would wait for the reader of stderr.
         log.critical("the broker failed", exc_info=True)
@@ -69,6 +71,7 @@ async def _run(
     new_cluster_id: str = "",
     on_start: Callable[[Broker], None] | None = None,
     ready_line: Callable[[Broker], str] | None = None,
+    on_ready: Callable[[Broker], None] | None = None,
 ) -> int:
     gc.set_threshold(*THRESHOLDS)
     gc.enable()  # `barnabas serve` imports without it
@@ -91,6 +94,8 @@ async def _run(
         return exit_code
     _say_ready(broker, console, ready_line)
     notify(READY)
+    if on_ready is not None:
+        on_ready(broker)
     collection = GarbageCollection(platform.clock)
     collection.start()
     unused_memory = UnusedMemory(platform.clock, broker.run_blocking)
