@@ -33,7 +33,7 @@ clients of any Kafka cluster (pip install 'barnabas[cli]'):
   acl           list, create, delete
   user          list, create, set-password, delete
   quota         list, set, delete
-  transaction   list, describe, producers, abort
+  transaction   list, describe, producers, find-hanging, abort
   cluster       info, health, reassign, elect-leaders, log-dirs, cordon, quorum, features, unregister
   log           segments, batches, indexes, snapshots, checkpoints, verify: of a data folder
   perf          produce, consume: a load, its rate and latency

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections import defaultdict
 
 from barnabas.cli import arguments
 from barnabas.cli.cluster_facts import get_topics
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError
+from barnabas.cli.errors import DONE, NotUnderstoodError
 from barnabas.cli.output import Column, Output
 from barnabas.cli.settings import resolve
 from barnabas.cli.times import to_text
-from protocol.errors import ErrorCode
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from barnabas.cli.transaction.producer_states import producer_states
 
 COLUMNS = (
     Column("partition", "PARTITION", is_number=True),
@@ -36,33 +34,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    rows = []
     with Connection(resolve(options)) as connection:
-        partitions = get_topics(connection, [options.topic])[options.topic].partitions
+        topics = get_topics(connection, [options.topic])
+        partitions = topics[options.topic].partitions
         if unknown := sorted(set(options.partition) - partitions.keys()):
             raise NotUnderstoodError(f"topic {options.topic} has no partition {', '.join(map(str, unknown))}")
-        by_leader: dict[int, list[int]] = defaultdict(list)
-        for index in options.partition or sorted(partitions):
-            if partitions[index].leader < 0:
-                raise RefusedError(f"{options.topic}-{index} has no leader")
-            by_leader[partitions[index].leader].append(index)
-        for leader, indexes in by_leader.items():
-            request = DescribeProducersRequest(topics=[TopicRequest(name=options.topic, partition_indexes=indexes)])
-            for partition in connection.wire(leader).request(request).topics[0].partitions:
-                if partition.error_code != ErrorCode.NONE:
-                    raise RefusedError(f"{options.topic}-{partition.partition_index}: {ErrorCode(partition.error_code).name}")
-                rows += [
-                    {
-                        "partition": partition.partition_index,
-                        "producer_id": each.producer_id,
-                        "producer_epoch": each.producer_epoch,
-                        "last_sequence": each.last_sequence,
-                        "last_timestamp": None if each.last_timestamp < 0 else each.last_timestamp,
-                        "coordinator_epoch": each.coordinator_epoch,
-                        "transaction_start_offset": None if each.current_txn_start_offset < 0 else each.current_txn_start_offset,
-                    }
-                    for each in partition.active_producers
-                    if not options.open or each.current_txn_start_offset >= 0
-                ]
+        chosen = [(options.topic, index) for index in options.partition or sorted(partitions)]
+        rows = [
+            {
+                "partition": index,
+                "producer_id": each.producer_id,
+                "producer_epoch": each.producer_epoch,
+                "last_sequence": each.last_sequence,
+                "last_timestamp": None if each.last_timestamp < 0 else each.last_timestamp,
+                "coordinator_epoch": each.coordinator_epoch,
+                "transaction_start_offset": None if each.current_txn_start_offset < 0 else each.current_txn_start_offset,
+            }
+            for _, index, each in producer_states(connection, topics, chosen)
+            if not options.open or each.current_txn_start_offset >= 0
+        ]
     Output(options.output).rows(sorted(rows, key=lambda row: (row["partition"] or 0, row["producer_id"] or 0)), COLUMNS)
     return DONE

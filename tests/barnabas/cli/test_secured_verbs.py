@@ -24,7 +24,7 @@ NEED_MORE = {
 }  # fmt: skip
 """These need more than one node and a moment, or go on until they are ended. They log in by the same connections as the others."""
 SEES_NOTHING = {
-    ("topic", "list"), ("config", "list"), ("group", "list"), ("transaction", "list"),
+    ("topic", "list"), ("config", "list"), ("group", "list"), ("transaction", "list"), ("transaction", "find-hanging"),
     ("cluster", "info"), ("cluster", "health"), ("cluster", "features"),
 }  # fmt: skip
 """Who has no rights is refused everything but these, which show what he may see, as Kafka's answers do."""
@@ -62,6 +62,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ("quota", "delete", "--user", "alice", "--yes"),
     ("transaction", "list"),
     ("transaction", "producers", TOPIC),
+    ("transaction", "find-hanging"),
     ("cluster", "info"),
     ("cluster", "health"),
     ("cluster", "reassign", "status"),

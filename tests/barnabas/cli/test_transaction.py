@@ -6,7 +6,10 @@ import time
 
 from confluent_kafka import Producer
 
+from protocol.errors import ErrorCode
 from tests.barnabas.cli.conftest import Command
+from tests.support.raw_transactions import produce
+from tests.support.wire import WireClient
 
 SEEN_S = 30
 
@@ -51,6 +54,36 @@ def test_hanging_transaction_is_aborted_in_its_partition(command: Command, topic
     assert command.done("transaction", "producers", topic_name, "--open", "-o", "json").data == []
     command.done("produce", topic_name, stdin="after\n")
     assert command.done("consume", topic_name, "-e").out == "after\n"
+
+
+def test_transaction_that_no_coordinator_knows_is_found(command: Command, topic_name: str) -> None:
+    """As they came from bugs before transactions were verified (KIP-890)."""
+    verified = "transaction.partition.verification.enable"
+    command.done("topic", "create", topic_name)
+    command.done("config", "set", "broker", "1", f"{verified}=false")
+    producer = Producer({"bootstrap.servers": command.bootstrap, "transactional.id": topic_name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic_name, "known")
+    producer.flush(30)
+    host, _, port = command.bootstrap.rpartition(":")
+    deadline = time.monotonic() + SEEN_S
+    with WireClient(host, int(port)) as client:
+        while produce(client.request, "hung", (4711, 0), topic_name, age_ms=3_600_000) is not ErrorCode.NONE:  # Kafka hears of it later
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    assert command.done("txn", "find-hanging", topic_name, "--older-than", "2h", "-o", "json").data == []
+    (found,) = command.done("transaction", "find-hanging", topic_name, "--older-than", "0s", "-o", "json").data
+
+    assert (found["topic"], found["partition"], found["start_offset"], found["producer_id"]) == (topic_name, 0, 1, 4711)
+    assert command.done("transaction", "find-hanging", topic_name, "--broker", "7", "-o", "json").data == []
+    assert command("transaction", "find-hanging", topic_name, "-p", "3").code == 2
+    assert command("transaction", "find-hanging", "-p", "3").code == 2
+    command.done("txn", "abort", topic_name, "-p", "0", "--start-offset", "1", "--yes")
+    assert command.done("transaction", "find-hanging", topic_name, "-o", "json").data == []
+    producer.abort_transaction(30)
+    command.done("config", "delete", "broker", "1", verified, "--yes")
 
 
 def test_what_is_not_there(command: Command, topic_name: str) -> None:
