@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.uuids import uuid_to_text
 from storage.meta_properties import read_meta_properties
@@ -124,10 +125,10 @@ def test_the_log_and_its_snapshots_can_be_dumped(java_host: JavaHost, quorum: Dy
 def test_the_metadata_shell_reads_a_snapshot(quorum: DynamicQuorum, tmp_path: Path) -> None:
     class_path = shell_class_path()
     directory = quorum.nodes[1].data_dir / "__cluster_metadata-0"
-    topics = [CreatableTopic(name=f"for-a-snapshot-{number}", num_partitions=1, replication_factor=3) for number in range(20)]
-    quorum.ask(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 5)
-    # The one that formatting left has no metadata, for which the shell waits for ever.
-    until(lambda: max(path.name for path in directory.glob("*.checkpoint"))[:20] > "0" * 20, "a snapshot is written")
+    until(lambda: create_topics(quorum, "first"), "each of the three brokers has registered")
+    registered = quorum.describe().high_watermark
+    until(lambda: create_topics(quorum, "second"), "there is enough for another snapshot")
+    until(lambda: int(max(path.name for path in directory.glob("*.checkpoint"))[:20]) >= registered, "a snapshot has all brokers")
     # A copy: the shell locks the log directory, which its node has locked.
     snapshot = shutil.copy(max(directory.glob("*.checkpoint")), tmp_path)
     command = ["java", *TOOL_JVM_FLAGS, "-cp", class_path, "org.apache.kafka.shell.MetadataShell", "--snapshot", str(snapshot)]
@@ -139,6 +140,13 @@ def test_the_metadata_shell_reads_a_snapshot(quorum: DynamicQuorum, tmp_path: Pa
             until(lambda: "Optional[4.0-IV3]" in ask_shell(shell, "cat /image/features/metadataVersion"), "the shell shows the features")
         finally:
             shell.kill()
+
+
+def create_topics(quorum: DynamicQuorum, name: str) -> bool:
+    """Whether they are there; it takes three brokers."""
+    topics = [CreatableTopic(name=f"{name}-for-a-snapshot-{number}", num_partitions=1, replication_factor=3) for number in range(20)]
+    answer = quorum.ask(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 5)
+    return {each.error_code for each in answer.topics} <= {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
 
 
 def ask_shell(shell: subprocess.Popen[str], question: str) -> set[str]:
