@@ -20,6 +20,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from pipeline.driver import Driver
 from pipeline.session import open_session
 from tests.support.messages import Message
 from tests.support.process import ServerProcess, cache_dir
@@ -49,15 +50,15 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
-def delta_session() -> SparkSession:
-    """One that knows Delta tables, of which small ones need few tasks."""
+def delta_session(driver: Driver | None = None) -> SparkSession:
+    """One that knows Delta tables, of which small ones need few tasks. Java needs Delta's jars at its start: `driver` starts one."""
     small = {
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.shuffle.partitions": "1",
         "spark.databricks.delta.stats.collect": "false",
     }
     settings = {**SESSION_SETTINGS, **small}
-    return open_session("tests", master=MASTER, settings=settings, cache_dir=cache_dir() / "barnabas", with_delta=True)
+    return open_session("tests", master=MASTER, settings=settings, cache_dir=cache_dir() / "barnabas", with_delta=True, driver=driver)
 
 
 def kafka_options(endpoint: Endpoint) -> dict[str, str]:

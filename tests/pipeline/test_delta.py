@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -24,6 +25,7 @@ from barnabas.spark.archives.verification import verify
 from pipeline.archive import ArchiveJob, Stop, archive
 from pipeline.connector import ConnectorError, delta_coordinates
 from pipeline.decoding import Decoding
+from pipeline.driver import Driver
 from pipeline.publication import PublicationError
 from pipeline.status import read_status
 from tests.clients.topics import create_topic
@@ -40,9 +42,15 @@ KAFKA = {"kafka.bootstrap.servers": "localhost:1"}
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    session = delta_session()
+    """In a Java process of its own; that of the modules before and after waits meanwhile."""
+    others = SparkContext._gateway, SparkContext._jvm
+    SparkContext._gateway = SparkContext._jvm = None
+    driver = Driver()
+    session = delta_session(driver)
     yield session
     session.stop()
+    driver.end()
+    SparkContext._gateway, SparkContext._jvm = others
 
 
 def table(spark: SparkSession, path: Path) -> list[tuple[int, int]]:

@@ -16,9 +16,13 @@ def test_overview_has_the_cluster(console: Console) -> None:
 
 
 def test_topics_are_sorted_filtered_and_counted(console: Console) -> None:
-    page = console.page("/topics?sort=records&desc=1", until="orders")
+    page = console.page("/topics?sort=name&desc=1", until="orders")
 
     assert page.index("/topics/orders") < page.index("/topics/hostile") and f">{BEHIND}</a>" in page
+    most, fewest = (console.page(f"/topics?sort=records&desc={desc}", until="orders") for desc in (1, 0))
+    assert (most.index("/topics/orders") < most.index("/topics/hostile")) != (
+        fewest.index("/topics/orders") < fewest.index("/topics/hostile")
+    )
     filtered = console.page("/topics?filter=ORD", until="orders")
     assert "/topics/hostile" not in filtered and 'value="ORD"' in filtered
     assert "No topic has that in its name" in console.page("/topics?filter=.*")
