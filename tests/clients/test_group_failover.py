@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ErrorCode
+from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -149,12 +150,18 @@ def test_a_member_that_waits_for_others_is_told_when_its_coordinator_stops(tmp_p
         with WireClient(node.host, node.port) as client, ThreadPoolExecutor(1) as threads:
             cluster.wait_for(lambda: _is_coordinator_of(client, "g"), "the coordinator to have loaded")
             client.send(request, 3)  # v4 asks twice
+            cluster.wait_for(lambda: _has_member(cluster, coordinator, "g"), "the member to wait for others")
             stopping = threads.submit(cluster.stop, coordinator)
             answer = client.receive()
 
         assert answer.error_code == ErrorCode.NOT_COORDINATOR
         assert stopping.result() == {coordinator: 0}
         assert coordinator_of(cluster, "g") != coordinator
+
+
+def _has_member(cluster: Cluster, coordinator: int, group: str) -> bool:
+    (described,) = cluster.ask_node(coordinator, DescribeGroupsRequest(groups=[group]), 5).groups
+    return bool(described.members)
 
 
 def _is_coordinator_of(client: WireClient, group: str) -> bool:
