@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -38,6 +39,14 @@ def start(stderr: Path, *words: str) -> subprocess.Popen[bytes]:
     return process
 
 
+def wait_for_figures(stderr: Path) -> None:
+    """The first page comes before the figures, which the console asks for then."""
+    deadline_s = time.monotonic() + WAIT_S
+    while "Metadata quorum" not in (shown := page(stderr)):
+        assert time.monotonic() < deadline_s, shown
+        time.sleep(0.05)
+
+
 def page(stderr: Path) -> str:
     found = SHOWN.search(stderr.read_text())
     assert found is not None
@@ -63,7 +72,7 @@ def wait_gone(pid: int) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_console_shows_the_broker_and_ends_with_it(stderr: Path, number: signal.Signals) -> None:
     process = start(stderr, "--ephemeral", "--console", "0")
-    assert "Metadata quorum" in page(stderr)
+    wait_for_figures(stderr)
     pid = console_of(process)
 
     process.send_signal(number)
