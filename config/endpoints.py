@@ -22,8 +22,12 @@ class Endpoint(NamedTuple):
     security_protocol: str
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.listener_name}://{host}:{self.port}"
+        return f"{self.listener_name}://{address_text(self.host, self.port)}"
+
+
+def address_text(host: str, port: int) -> str:
+    """As in bootstrap.servers: an IPv6 address is in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Voter(NamedTuple):

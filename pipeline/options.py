@@ -6,10 +6,12 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import starmap
 from pathlib import Path
 
 from barnabas.spark.errors import OptionError
 from barnabas.spark.formats.naming import read_format
+from config.endpoints import address_text
 from config.loading import read_properties
 from config.properties import ConfigError
 from pipeline.errors import UsageError
@@ -69,7 +71,7 @@ def joined_servers(text: str, more: Iterable[tuple[str, int]]) -> str:
     """A list that `servers` reads and Kafka's clients take: that of `text`, then those of `more` that it lacks."""
     known = servers(text)
     addresses = [*known, *(address for address in more if address not in known)]
-    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
+    return ",".join(starmap(address_text, addresses))
 
 
 def count(text: str) -> int:

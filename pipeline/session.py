@@ -43,9 +43,9 @@ SILENT = "OFF"
 OLDEST_JAVA = 17
 JAVA_TIMEOUT_S = 20.0
 INSTALL_JAVA = "sudo apt-get install -y openjdk-17-jre-headless"
-# The parts of a message around its sentence: [CONDITION], Java class names, the query's ids, SQLSTATE.
 TRACEBACK = "Traceback (most recent call last):"
 _RAISED_IN_PYTHON = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception): (.+)$", re.MULTILINE)
+# The parts of a message around its sentence: [CONDITION], Java class names, the query's ids, SQLSTATE.
 _NOISE = re.compile(
     r"Query \[[^]]*\] terminated with exception: |\[[A-Z_.]+\]\s*|(?:[\w$]+\.)+[\w$]+(?:Exception|Error):\s*|\s+SQLSTATE: \w+$"
 )

@@ -149,7 +149,7 @@ class Connection:
             try:
                 return WireClient(host, port, timeout_s=self.timeout_s, security=self._security)
             except OSError as e:
-                from broker.cli.client_security import LoginError
+                from broker.cli.client_security import LoginError  # with TLS and SASL, which most commands do without
 
                 if isinstance(e, LoginError):
                     raise _not_let_in(address, str(e)) from e

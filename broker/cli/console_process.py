@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from broker.cli.addresses import advertised_address
+from config.endpoints import address_text
 from config.properties import ConfigError
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 HOME = Path(__file__).resolve().parents[2]
 CHECKOUT_OR_SITE = HOME if (HOME / "barnabas").is_dir() else HOME.parent  # in a wheel the broker's folders are in the package
 PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from barnabas.__main__ import main; sys.exit(main())"
+STDERR = 2
 STOP_TIMEOUT_S = 5.0
 
 
@@ -47,12 +50,10 @@ class ConsoleProcess:
         if self._client_properties:
             command += ["--command-config", self._client_properties]
         elif name is not None:
-            endpoint = next(each for each in broker.config.client_advertised_listeners if each.listener_name == name)
-            port = endpoint.port or next(listener.port for listener in broker.listeners if listener.name == name)
-            command += ["--bootstrap-server", f"[{endpoint.host}]:{port}" if ":" in endpoint.host else f"{endpoint.host}:{port}"]
+            command += ["--bootstrap-server", address_text(*advertised_address(broker, name))]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("BARNABAS_")}
         try:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=sys.stderr.fileno(), env=environment)
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=STDERR, env=environment)
         except OSError as e:
             print(f"barnabas serve: the console could not be started: {e}", file=sys.stderr, flush=True)
 

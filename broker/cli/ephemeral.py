@@ -21,8 +21,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from broker.cli.addresses import advertised_address
 from broker.cli.serve_arguments import ServeOptions
 from broker.server.version import VERSION
+from config.endpoints import address_text
 from config.loading import load_server_config, read_properties
 from config.properties import ConfigError
 from config.server import SERVER_PROPERTIES, ServerConfig
@@ -116,12 +118,10 @@ class Ephemeral:
         """The one line on standard output, for programs. Addresses are those of the first listener, as clients are told it."""
         # Otherwise librdkafka's first group or transaction waits up to a second, in each test with a broker of its own.
         broker.prepare_internal_topics()
-        endpoint = broker.config.client_advertised_listeners[0]
-        port = next(listener.port for listener in broker.listeners if listener.name == endpoint.listener_name)
-        host, port = endpoint.host, endpoint.port or port
+        host, port = advertised_address(broker, broker.config.client_advertised_listeners[0].listener_name)
         return json.dumps(
             {
-                "bootstrap_servers": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+                "bootstrap_servers": address_text(host, port),
                 "host": host,
                 "port": port,
                 "pid": os.getpid(),

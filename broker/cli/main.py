@@ -30,7 +30,7 @@ clients of any Kafka cluster (pip install 'barnabas[cli]'):
   consume       print records
   group         list, describe, reset, delete, delete-offsets, remove-member
   config        list, describe, set, delete: of topics, brokers, groups, client metrics
-  acl           list, create, delete
+  acl           list, create, delete, test
   user          list, create, set-password, delete
   quota         list, set, delete
   transaction   list, describe, producers, find-hanging, abort

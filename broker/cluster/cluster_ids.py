@@ -12,11 +12,13 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import starmap
 from typing import Any
 
 from broker.cluster.peer_connections import PeerConnections
 from broker.loop.clock import Clock, pause
 from broker.quorum.voters import Address
+from config.endpoints import address_text
 from protocol.errors import ErrorCode
 from protocol.messages.describe_cluster import DescribeClusterRequest
 
@@ -87,7 +89,7 @@ class ClusterIdCheck:
             if not others:
                 return
             for address in others.keys() - self._told:
-                where = address_text(address)
+                where = address_text(*address)
                 logger.warning("the voter at %s belongs to cluster %s, this node to cluster %s", where, others[address], self._cluster_id)
             self._told |= others.keys()
             cluster_id, count = Counter(others.values()).most_common(1)[0]
@@ -99,7 +101,7 @@ class ClusterIdCheck:
     def _reason(self, cluster_id: str, addresses: list[Address]) -> str:
         return (
             f"the log directories of this node belong to cluster {self._cluster_id}, and the voters of its quorum to cluster {cluster_id} "
-            f"({', '.join(map(address_text, addresses))}): check what names the voters, or empty the directories and run "
+            f"({', '.join(starmap(address_text, addresses))}): check what names the voters, or empty the directories and run "
             f"`barnabas format -t {cluster_id}` (docs/operations.md)"
         )
 
@@ -113,17 +115,12 @@ def how_to_format(addresses: Iterable[Address], told: Mapping[Address, str], *, 
     formatting = f"run `barnabas format -t {named}{words}` with the same --config and --override"
     command = f"start with --cluster-id {named}, or CLUSTER_ID={named} in the environment" if is_automatic else formatting
     if len(ids) == 1:
-        return f"{command}: {named} is the cluster of {', '.join(map(address_text, told))}"
+        return f"{command}: {named} is the cluster of {', '.join(starmap(address_text, told))}"
     if ids:
-        claims = ", ".join(f"{address_text(address)} says {cluster_id}" for address, cluster_id in told.items())
+        claims = ", ".join(f"{address_text(*address)} says {cluster_id}" for address, cluster_id in told.items())
         return f"{command}, once it is clear which: {claims}"
-    asked = ", ".join(map(address_text, addresses))
+    asked = ", ".join(starmap(address_text, addresses))
     return (
         f"{command}: the id is cluster.id in meta.properties of the other nodes, and none of them answers at {asked}; for a new cluster "
         "alone take one of `barnabas random-uuid`, the same for all nodes"
     )
-
-
-def address_text(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

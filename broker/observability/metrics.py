@@ -227,27 +227,20 @@ class Metrics:
 
     def snapshot(self) -> MetricsSnapshot:
         """A copy for another thread to render, of one moment."""
-        steps = self._take()
-        while True:
-            try:
-                next(steps)
-            except StopIteration as e:
-                taken: MetricsSnapshot = e.value
-                return taken
+        *_, taken = self._take()
+        assert taken is not None
+        return taken
 
     async def snapshot_in_turns(self) -> MetricsSnapshot:
         """As `snapshot`, but the loop does other work meanwhile: with 10,000 partitions to copy it would be held for 0.2 s."""
-        steps = self._take()
-        while True:
-            try:
-                next(steps)
-            except StopIteration as e:
-                taken: MetricsSnapshot = e.value
+        for taken in self._take():
+            if taken is not None:
                 return taken
             await asyncio.sleep(0)
+        raise AssertionError("the last that comes is the snapshot")
 
-    def _take(self) -> Generator[None, None, MetricsSnapshot]:
-        """Yields where the loop may do something else."""
+    def _take(self) -> Iterator[MetricsSnapshot | None]:
+        """Yields None where the loop may do something else, and the snapshot at the end."""
         # Topics that are deleted meanwhile count as they were here: a sum never goes back.
         topics = list(self._topics.items())
         all_topics = BrokerTopicMetrics()
@@ -258,7 +251,7 @@ class Metrics:
             all_topics.add(counters)
             by_topic[name] = _as_dict(counters)
             if work.is_enough(1):
-                yield
+                yield None
         gauges: list[GaugeSample] = []
         for gauge in list(self._gauges.values()):
             value = yield from _whole(gauge.read(), work)
@@ -267,7 +260,7 @@ class Metrics:
         collected: list[Iterable[GaugeSample]] = []
         for collect in self._collectors:
             collected.append((yield from _whole(collect(), work)))
-        return MetricsSnapshot(
+        yield MetricsSnapshot(
             all_topics=_as_dict(all_topics),
             topics=by_topic,
             requests=[

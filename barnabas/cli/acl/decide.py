@@ -98,7 +98,7 @@ def _resource(text: str) -> tuple[ResourceType, str]:
 
 
 def _broker_settings(connection: Connection) -> dict[str, str | None]:
-    """Of the authorizer, as far as a broker tells them: Apache Kafka keeps the values of settings that are none of its own."""
+    """Of a broker, with its authorizer's. Apache Kafka tells no values of those; who has no right is told nothing."""
     try:
         broker_id = str(min(connection.metadata().brokers))
         return {name: entry.value for name, entry in configs(connection, ConfigResourceType.BROKER, [broker_id])[broker_id].items()}

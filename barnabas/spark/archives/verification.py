@@ -103,8 +103,7 @@ def verify(
 ) -> Verification:
     """Compare an archive with its topics, all of them or these. `kafka` are options of the source after `kafka.`, the servers among them.
     `source` is "barnabas" or, where Spark's connector is and no Python on the workers, "kafka". `checkpoint` is where the archive's
-    progress is, if that is not in the archive. `say` is told what is compared,
-    and why it takes longer.
+    progress is, if that is not in the archive. `say` is told what is compared, and why it takes longer.
 
     Jobs may archive and compact meanwhile: it compares what was archived when it began. Raises ArchiveError if the archive is none, or is
     not of these topics, or if its files change all the time; BrokerError; what Spark raises."""
