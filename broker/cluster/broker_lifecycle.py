@@ -35,7 +35,10 @@ RETRY_MS = 100
 FENCED_RETRY_MIN_MS = 10
 """Until the second heartbeat of a broker that is to be unfenced: it hears of its registration in a few milliseconds. Then the wait doubles
 with each, up to RETRY_MS."""
-RETRIED = (ErrorCode.NOT_CONTROLLER, ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
+UNHEARD = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
+"""There is no controller, or it had no time: Kafka's gives a heartbeat half of broker.heartbeat.interval.ms
+(kafka.server.ControllerApis)."""
+RETRIED = (*UNHEARD, ErrorCode.DUPLICATE_BROKER_REGISTRATION)
 SHUTDOWN_RETRY_MS = 50
 """Between two heartbeats of a controlled shutdown, as after the first of Kafka's."""
 SHUTDOWN_MAX_MS = 5_000
@@ -294,9 +297,18 @@ class BrokerLifecycle:
 
     async def _heartbeat_until_unfenced(self) -> None:
         wait_ms = FENCED_RETRY_MIN_MS
-        while not self._is_closed and (await self._send_heartbeat()).is_fenced:
+        while not self._is_closed and await self._is_still_fenced():
             await pause(self._clock, wait_ms)
             wait_ms = min(2 * wait_ms, RETRY_MS)
+
+    async def _is_still_fenced(self) -> bool:
+        try:
+            return (await self._send_heartbeat()).is_fenced
+        except KafkaError as error:
+            if error.code not in UNHEARD:
+                raise
+            logger.info("the heartbeat that unfences this broker is sent again: %s", error)
+            return True
 
     async def _send_heartbeat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(

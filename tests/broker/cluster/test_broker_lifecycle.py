@@ -37,11 +37,13 @@ HERE, THERE = bytes([7] * 16), bytes([8] * 16)
 
 @stands_for(ControllerChannel)
 class Controller:
-    """Remembers what it is asked; answers `errors` first, and that the broker is fenced so many times."""
+    """Remembers what it is asked. Answers `errors` first, heartbeats with `heartbeat_errors`, and that the broker is fenced so many
+    times."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
         self.errors: list[ErrorCode] = []
+        self.heartbeat_errors: list[ErrorCode] = []
         self.fenced_count = 0
         self.shutdowns_refused = 0
         self.registrations_allowed = asyncio.Event()
@@ -59,6 +61,8 @@ class Controller:
 
     async def broker_heartbeat(self, request: BrokerHeartbeatRequest, client: RequestContext | None = None) -> BrokerHeartbeatResponse:
         self._note(request)
+        if self.heartbeat_errors:
+            raise KafkaError(self.heartbeat_errors.pop(0))
         if request.want_shut_down:
             self.shutdowns_refused -= 1
             return BrokerHeartbeatResponse(should_shut_down=self.shutdowns_refused < 0)
@@ -185,6 +189,14 @@ async def test_a_registration_that_will_never_do_is_told_at_once() -> None:
         await world.start()
 
     assert world.kinds == ["BrokerRegistration"]
+
+
+@pytest.mark.parametrize("unheard", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER])
+async def test_a_first_heartbeat_that_the_controller_had_no_time_for_is_sent_again(unheard: ErrorCode) -> None:
+    world = World()
+    world.controller.heartbeat_errors = [unheard, unheard]
+    await world.start()
+    assert world.kinds == ["BrokerRegistration", "BrokerHeartbeat", "BrokerHeartbeat", "BrokerHeartbeat"]
 
 
 async def test_replicas_that_are_elsewhere_are_told_before_the_first_heartbeat() -> None:
