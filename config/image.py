@@ -12,7 +12,10 @@ from pathlib import Path
 from config.properties import ConfigError
 
 SECRETS_DIRECTORY = Path("/etc/kafka/secrets")
+FORMER_DATA = (Path("/tmp/kraft-combined-logs"), Path("/tmp/kafka-logs"))
+"""Where Apache Kafka's image has its data unless it is told: by its own server.properties, and by Kafka's default."""
 
+META_PROPERTIES = "meta.properties"
 # A variable that names a file of the secrets' directory, as a property, and the property that the image makes of it.
 _LOCATIONS = {"ssl.keystore.filename": "ssl.keystore.location", "ssl.truststore.filename": "ssl.truststore.location"}
 # The same, where the file holds the property's value.
@@ -49,6 +52,15 @@ def image_properties(properties: Mapping[str, str], environ: Mapping[str, str]) 
         for key, entry in _logins(completed, sections):
             completed.setdefault(key, entry)
     return completed
+
+
+def check_former_data(log_dirs: str) -> None:
+    """Where nobody has set log.dirs, Apache Kafka's image would serve the data that are mounted at one of its own places. This one would
+    begin anew in `log_dirs`, beside them. Raises ConfigError if there are some."""
+    for path in FORMER_DATA:
+        if (path / META_PROPERTIES).exists():
+            why = f"is not set, and {path} has the data of a node: KAFKA_LOG_DIRS={path} serves them, KAFKA_LOG_DIRS={log_dirs} does not"
+            raise ConfigError("KAFKA_LOG_DIRS", "", why, message=f"KAFKA_LOG_DIRS {why}")
 
 
 def _logins(properties: Mapping[str, str], sections: Mapping[str, list[tuple[str, str]]]) -> Iterator[tuple[str, str]]:

@@ -64,8 +64,10 @@ def load_server_config(path: str | Path | None, environ: Mapping[str, str], over
     else:
         properties = _fitting(read_properties(Path(environ.get(DEFAULTS_VARIABLE) or DEFAULT_PROPERTIES_PATH)), texts) | texts
     if environ.get(DEFAULTS_VARIABLE):
-        from config.image import image_properties
+        from config.image import check_former_data, image_properties
 
+        if path is None and not mounted.is_file() and "log.dirs" not in texts and "log.dir" not in texts:
+            check_former_data(properties["log.dirs"])
         properties = image_properties(properties, environ)
     return server_config(properties)
 
@@ -146,6 +148,8 @@ def _fitting(defaults: dict[str, str], texts: Mapping[str, str]) -> dict[str, st
         raise ConfigError(protocols, texts[protocols], "goes with listeners or advertised.listeners, and neither is set")
     roles = texts.get("process.roles", defaults.get("process.roles", "")).split(",")
     has_others = "," in texts.get("controller.quorum.voters", "") or len(roles) == 1
+    if "log.dir" in texts:  # log.dirs would win over it
+        left_out += ("log.dirs",)
     if has_others or "," in texts.get("controller.quorum.bootstrap.servers", ""):
         left_out += _OF_SINGLE_NODE
     return {key: text for key, text in defaults.items() if key not in left_out}

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+import config.image
 from broker.cli.health import container_arguments
-from config.loading import DEFAULTS_VARIABLE, load_server_config
+from config.loading import DEFAULTS_VARIABLE, MOUNTED_VARIABLE, load_server_config
 from config.properties import ConfigError
 from tests.packaging.containers import (
     IMAGE_DEFAULTS,
@@ -121,6 +122,26 @@ def test_node_of_several_in_the_image_has_kafka_s_numbers_of_replicas() -> None:
     listeners["KAFKA_LISTENERS"] = "PLAINTEXT://:9092"
     broker = {"KAFKA_PROCESS_ROLES": "broker", "KAFKA_NODE_ID": "4", "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@a:9093"}
     assert image_config(**listeners, **broker).offsets_topic_replication_factor == 3
+
+
+def test_data_of_apache_kafka_s_image_are_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A volume at its own place, and no KAFKA_LOG_DIRS: a start that is empty would look like a loss of all topics."""
+    former = tmp_path / "kraft-combined-logs"
+    monkeypatch.setattr(config.image, "FORMER_DATA", (tmp_path / "none", former))
+    former.mkdir()
+    assert image_config().log_dirs == ("/var/lib/kafka/data",)
+    (former / "meta.properties").write_text("cluster.id=x\n")
+
+    with pytest.raises(
+        ConfigError, match=f"^KAFKA_LOG_DIRS is not set, and {former} has the data of a node: KAFKA_LOG_DIRS={former} serves"
+    ):
+        image_config()
+    for name in ("KAFKA_LOG_DIRS", "KAFKA_LOG_DIR"):
+        assert image_config(**{name: str(former)}).log_dirs == (str(former),)
+    mounted = tmp_path / "server.properties"
+    mounted.write_text("log.dirs=/data\n")
+    assert load_server_config(None, in_image() | {MOUNTED_VARIABLE: str(mounted)}, []).log_dirs == ("/data",)
+    assert load_server_config(mounted, in_image(), []).log_dirs == ("/data",)
 
 
 def test_configuration_file_in_the_image_is_not_mixed_with_the_image_s(tmp_path: Path) -> None:
