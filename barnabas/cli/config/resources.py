@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 from barnabas.cli.cluster_facts import SOURCES
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import NotUnderstoodError, RefusedError
-from protocol.errors import ErrorCode
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.cli.errors import NotUnderstoodError, RefusedError, check
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.list_config_resources import ListConfigResourcesRequest
 
@@ -48,14 +47,22 @@ def kind_of(options: argparse.Namespace) -> str:
 
 def describe(connection: Connection, kind: str, names: Sequence[str], *, documentation: bool = False) -> dict[str, list[dict[str, Any]]]:
     """The settings of each resource, by name. Raises RefusedError."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    found = entries(connection, kind, names, documentation=documentation)
+    return {name: [_setting(each) for each in own] for name, own in found.items()}
+
+
+def entries(
+    connection: Connection, kind: str, names: Sequence[str], *, documentation: bool = False
+) -> dict[str, list[DescribeConfigsResourceResult]]:
+    """As `describe`, with the entries as they are on the wire, in the order of their names. Raises RefusedError."""
+    found: dict[str, list[DescribeConfigsResourceResult]] = {}
     for broker_id, asked in _by_broker(kind, names).items():
         code, wire_names = KINDS[kind], [_on_wire(kind, name) for name in asked]
         resources = [DescribeConfigsResource(resource_type=code, resource_name=name, configuration_keys=None) for name in wire_names]
         request = DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=documentation)
         for result in connection.wire(broker_id).request(request).results:
             _check(kind, result)
-            found[result.resource_name or DEFAULT] = sorted((_setting(each) for each in result.configs), key=lambda each: str(each["name"]))
+            found[result.resource_name or DEFAULT] = sorted(result.configs, key=lambda each: str(each.name))
     return found
 
 
@@ -79,8 +86,7 @@ def names_of(connection: Connection, kind: str) -> list[str]:
     if kind == "group" and not wire.serves(ListConfigResourcesRequest, 1):
         raise RefusedError("this broker does not list the settings of groups (KIP-1142)")
     answer = wire.request(ListConfigResourcesRequest(resource_types=[KINDS[kind]] if wire.serves(ListConfigResourcesRequest, 1) else []))
-    if answer.error_code != ErrorCode.NONE:
-        raise RefusedError(ErrorCode(answer.error_code).name)
+    check(answer.error_code)
     return sorted(each.resource_name for each in answer.config_resources)
 
 
@@ -106,9 +112,7 @@ def _on_wire(kind: str, name: str) -> str:
 
 
 def _check(kind: str, result: Any) -> None:
-    if result.error_code != ErrorCode.NONE:
-        code = ErrorCode(result.error_code).name
-        raise RefusedError(f"{kind} {result.resource_name or DEFAULT}: {code}: {result.error_message or ''}".rstrip(": "))
+    check(result.error_code, result.error_message, of=f"{kind} {result.resource_name or DEFAULT}")
 
 
 def _setting(each: Any) -> dict[str, Any]:

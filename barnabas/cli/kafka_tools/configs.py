@@ -1,117 +1,138 @@
-"""kafka-configs: describe and alter configurations of topics, brokers, groups and client metrics.
+"""kafka-configs: describe and alter configurations of topics, brokers, groups and client metrics, quotas, and SCRAM credentials.
 
-Users, clients and addresses (quotas, SCRAM) are not served here.
+The loggers of brokers are not served here.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-from typing import Any
+from pathlib import Path
 
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, ResourceType
+from confluent_kafka.admin import ConfigSource
 
-from barnabas.cli.cluster_facts import configs
+from barnabas.cli.config import resources
+from barnabas.cli.config.resources import Change, entries, names_of
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, CommandError
+from barnabas.cli.group.states import list_groups
+from barnabas.cli.kafka_tools import config_quotas
+from barnabas.cli.kafka_tools.config_entities import DEFAULT, Entities, add_entities, entities_of
 from barnabas.cli.kafka_tools.run import add_connection, settings_of
+from config.loading import read_properties
+from protocol.messages.describe_configs import DescribeConfigsResourceResult
 
-KINDS = {"topics": ResourceType.TOPIC, "brokers": ResourceType.BROKER, "groups": ResourceType.GROUP}
-SINGULAR = {"topics": "topic", "brokers": "broker", "groups": "group"}
-DYNAMIC_GROUP = 8
-"""ConfigSource's code that librdkafka has no name for."""
-DYNAMIC = {
-    "topics": ConfigSource.DYNAMIC_TOPIC_CONFIG.value,
-    "brokers": ConfigSource.DYNAMIC_BROKER_CONFIG.value,
-    "groups": DYNAMIC_GROUP,
-}
-PAIR = re.compile(r"\s*([^=,]+)=(?:\[([^\]]*)\]|([^,]*))\s*(?:,|$)")
+KINDS = {"topics": "topic", "brokers": "broker", "groups": "group", "client-metrics": "client-metrics"}
+"""As config/resources.py has them."""
+SINGULAR = {kind: kind[:-1] for kind in KINDS}
+"""As in Kafka's words, also client-metric."""
+SOURCES = {source.value: source.name for source in ConfigSource} | {7: "DYNAMIC_CLIENT_METRICS_CONFIG", 8: "DYNAMIC_GROUP_CONFIG"}
+"""librdkafka has no name for the last two."""
+DYNAMIC = {"topics": 1, "brokers": 2, "client-metrics": 7, "groups": 8}
+DYNAMIC_DEFAULT_BROKER = 3
+OUTSIDE = r"(?=[^\]]*(?:\[|$))"
+"""Behind a character that is in no brackets."""
+KEY = re.compile(r"[$a-zA-Z0-9._-]*")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--describe", action="store_true")
     add("--alter", action="store_true")
-    add("--entity-type", choices=KINDS)
-    add("--entity-name", metavar="NAME")
-    add("--entity-default", action="store_true", help="of all brokers")
-    for kind, name in SINGULAR.items():
-        add(f"--{name}", dest=f"of_{kind}", metavar="NAME", help=f"--entity-type {kind} --entity-name NAME")
+    add_entities(parser)
     add("--all", action="store_true", help="also what is not set dynamically")
-    add("--add-config", default="", metavar="KEY=VALUE,…", help="a value with commas in brackets: [a,b]")
-    add("--delete-config", default="", metavar="KEY,…")
+    add("--add-config", metavar="KEY=VALUE,…", help="a value with commas in brackets: [a,b]; of users SCRAM-SHA-512=[password=…], too")
+    add("--add-config-file", metavar="FILE", help="a properties file with the same")
+    add("--delete-config", action="append", default=[], metavar="KEY,…")
     add_connection(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     if options.describe == options.alter:
         raise CommandError("Command must include exactly one action: --describe, --alter")
-    kind, name = _entity(options)
+    entities = entities_of(options)
+    added, deleted = _changes(options)
+    if options.alter and len(entities.names) < len(entities.types):
+        raise CommandError("An entity name must be specified for every entity type")
+    if options.alter != bool(added or deleted):
+        raise CommandError("--add-config, --add-config-file and --delete-config go with --alter, which takes one of them")
+    kind = entities.types[0]
     with Connection(settings_of(options)) as connection:
         if options.alter:
-            _alter(connection, kind, name, options)
-            return DONE
-        names = [name] if name is not None else _all(connection, kind)
-        for each, entries in configs(connection, KINDS[kind], names).items():
-            _print(kind, each, entries, is_all=options.all)
+            if kind in KINDS:
+                changes = [Change(key, resources.SET, value) for key, value in added.items()]
+                changes += [Change(key, resources.DELETE) for key in deleted]
+                resources.alter(connection, KINDS[kind], _named(entities.names[0]), changes, dry_run=False)
+            else:
+                config_quotas.alter(connection, entities, added, deleted)
+            name = entities.names[0]
+            what = f"config for {kind[:-1]} {name}" if name else f"default config for {kind} in the cluster"
+            print(f"Completed updating {what}.")
+        elif kind in KINDS:
+            _describe(connection, entities, is_all=options.all)
+        else:
+            config_quotas.describe(connection, entities)
     return DONE
 
 
-def _entity(options: argparse.Namespace) -> tuple[str, str | None]:
-    """The kind and the name; "" for the default of all brokers, None where none was given."""
-    for kind in KINDS:
-        if (name := getattr(options, f"of_{kind}")) is not None:
-            return kind, name
-    if options.entity_type is None:
-        raise CommandError("At least one entity type must be specified: --topic, --broker, --group or --entity-type")
-    if options.entity_default:
-        return options.entity_type, ""
-    return options.entity_type, options.entity_name
+def _changes(options: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
+    """What is added, and the names that are deleted. Raises CommandError, ConfigError."""
+    if options.add_config is not None and options.add_config_file is not None:
+        raise CommandError("Only one of --add-config or --add-config-file must be specified")
+    added = read_properties(Path(options.add_config_file)) if options.add_config_file is not None else {}
+    if options.add_config is not None:
+        for pair in re.split(f",{OUTSIDE}", options.add_config):
+            words = re.split(rf"\s*=\s*{OUTSIDE}", pair)
+            if len(words) != 2:
+                raise CommandError(
+                    'requirement failed: Invalid entity config: all configs to be added must be in the format "key=val" or  '
+                    '"key=[val1,val2]" to group values which contain commas.'
+                )
+            added[words[0].strip()] = re.sub(r"[\[\]]", "", words[1]).strip()
+    if wrong := [key for key in added if not KEY.fullmatch(key)]:
+        raise CommandError(f"Invalid character found for config key: {wrong[0]}")
+    return added, [key.strip() for text in options.delete_config for key in text.split(",") if key.strip()]
+
+
+def _describe(connection: Connection, entities: Entities, *, is_all: bool) -> None:
+    kind = entities.types[0]
+    if entities.names and not is_all and not _is_there(connection, kind, entities.names[0]):
+        print(f"The {SINGULAR[kind]} '{entities.names[0]}' doesn't exist and doesn't have dynamic config.")
+        return
+    for name in entities.names or _all(connection, kind):
+        (own,) = entries(connection, KINDS[kind], [_named(name)]).values()
+        what = f"{'All' if is_all else 'Dynamic'} configs for {SINGULAR[kind]} {name} are:"
+        print(f"Default configs for {kind} in the cluster are:" if name == DEFAULT else what)
+        dynamic = DYNAMIC[kind] if name != DEFAULT else DYNAMIC_DEFAULT_BROKER
+        for entry in own:
+            if is_all or entry.config_source == dynamic:
+                synonyms = ", ".join(f"{SOURCES.get(each.source, 'UNKNOWN')}:{each.name}={_value(each.value)}" for each in entry.synonyms)
+                print(f"  {entry.name}={_of(entry)} sensitive={str(bool(entry.is_sensitive)).lower()} synonyms={{{synonyms}}}")
+
+
+def _is_there(connection: Connection, kind: str, name: str) -> bool:
+    if kind == "brokers" and name == DEFAULT:
+        return True
+    return name in _all(connection, kind)
 
 
 def _all(connection: Connection, kind: str) -> list[str]:
-    if kind == "topics":
-        return sorted(connection.metadata().topics)
+    """Raises CommandError."""
     if kind == "brokers":
-        return [*map(str, sorted(connection.metadata().brokers))]
-    raise CommandError("--entity-name is missing")
+        return [*map(str, sorted(connection.metadata().brokers)), DEFAULT]
+    if kind == "groups":
+        return sorted({*(each.name for each in list_groups(connection)), *names_of(connection, "group")})
+    return names_of(connection, KINDS[kind])
 
 
-def _print(kind: str, name: str, entries: dict[str, Any], *, is_all: bool) -> None:
-    what = f"default {kind}" if not name else f"{SINGULAR[kind]} {name}"
-    print(f"{'All' if is_all else 'Dynamic'} configs for {what} {'in the cluster ' if not name else ''}are:")
-    dynamic = DYNAMIC[kind] if name else ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value
-    for _, entry in sorted(entries.items()):
-        if is_all or entry.source == dynamic:
-            synonyms = ", ".join(_synonym(each) for each in entry.synonyms.values())
-            print(f"  {entry.name}={_value(entry)} sensitive={str(bool(entry.is_sensitive)).lower()} synonyms={{{synonyms}}}")
+def _named(name: str) -> str:
+    """As config/resources.py calls it."""
+    return name or resources.DEFAULT
 
 
-def _synonym(entry: Any) -> str:
-    try:
-        source = ConfigSource(entry.source).name
-    except ValueError:
-        source = "DYNAMIC_GROUP_CONFIG" if entry.source == DYNAMIC_GROUP else "UNKNOWN"
-    return f"{source}:{entry.name}={_value(entry)}"
+def _of(entry: DescribeConfigsResourceResult) -> str:
+    return "null" if entry.is_sensitive else _value(entry.value)
 
 
-def _value(entry: Any) -> str:
-    return "null" if entry.value is None else str(entry.value)
-
-
-def _alter(connection: Connection, kind: str, name: str | None, options: argparse.Namespace) -> None:
-    if name is None:
-        raise CommandError("an entity name must be specified with --alter")
-    added = {found[1].strip(): found[2] if found[2] is not None else found[3] for found in PAIR.finditer(options.add_config)}
-    if options.add_config and not added:
-        raise CommandError('Invalid entity config: all configs to be added must be in the format "key=val".')
-    changes = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in added.items()]
-    for key in filter(None, (each.strip() for each in options.delete_config.split(","))):
-        changes.append(ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE))
-    if not changes:
-        raise CommandError("At least one of --add-config and --delete-config must be specified with --alter")
-    if kind == "topics" and name not in connection.metadata().topics:
-        raise CommandError(f"The topic '{name}' doesn't exist and can't be altered")
-    resource = ConfigResource(KINDS[kind], name, incremental_configs=changes)
-    connection.results(connection.admin.incremental_alter_configs([resource], request_timeout=connection.timeout_s))
-    print(f"Completed updating {'default ' if not name else ''}config for {SINGULAR[kind]}{f' {name}' if name else 's in the cluster'}.")
+def _value(value: str | None) -> str:
+    return "null" if value is None else value

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from barnabas.cli.errors import FAILED, CommandError
 from barnabas.cli.settings import Settings, resolve
+from config.properties import ConfigError
 
 TOOLS = {
     "kafka-acls": "acls",
@@ -38,14 +39,25 @@ class _Parser(argparse.ArgumentParser):
 
 
 def run_tool(arguments: list[str]) -> int:
-    """Run the tool that the first argument names; returns its exit code. Raises CommandError, ConfigError, OSError."""
+    """Run the tool that the first argument names; returns its exit code. What stops it is a line on stderr, and 1, whatever it is: Kafka's
+    tools have no other code."""
     name = arguments[0].removesuffix(".sh") if arguments else ""
     if name not in TOOLS:
         raise CommandError(f"there is no {name or 'name'}; there are {', '.join(TOOLS)}")
+    try:
+        return _run(name, arguments[1:])
+    except BrokenPipeError:
+        raise
+    except (CommandError, ConfigError, OSError) as e:
+        print(" ".join(str(e).split("\n")), file=sys.stderr)
+        return FAILED
+
+
+def _run(name: str, arguments: list[str]) -> int:
     module = importlib.import_module(f"barnabas.cli.kafka_tools.{TOOLS[name]}")
     parser = _Parser(prog=name, description=(module.__doc__ or "").partition("\n\n")[0], allow_abbrev=False)
     module.add_arguments(parser)
-    code: int = module.run(parser.parse_args(arguments[1:]))
+    code: int = module.run(parser.parse_args(arguments))
     sys.stdout.flush()
     return code
 

@@ -45,12 +45,14 @@ def named(entity: Entity) -> str:
     return ", ".join(f"{kind} {DEFAULT if name is None else name}" for kind, name in entity.items())
 
 
-def find(connection: Connection, entity: Entity, *, strict: bool) -> list[tuple[Entity, dict[str, float]]]:
-    """The quotas of entities with these parts, and with `strict` no others. Raises RefusedError."""
+def find(connection: Connection, entity: Entity, *, strict: bool, any_of: Iterable[str] = ()) -> list[tuple[Entity, dict[str, float]]]:
+    """The quotas of entities with these parts, and with `strict` no others. Parts of the kinds `any_of` may have any name, or be the
+    default. Raises RefusedError."""
     components = [
         ComponentData(entity_type=kind, match_type=MatchType.DEFAULT if name is None else MatchType.EXACT, match=name)
         for kind, name in entity.items()
     ]
+    components += [ComponentData(entity_type=kind, match_type=MatchType.SPECIFIED, match=None) for kind in any_of]
     answer = connection.wire().request(DescribeClientQuotasRequest(components=components, strict=strict))
     check(answer.error_code, answer.error_message)
     found = [
