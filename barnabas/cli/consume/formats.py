@@ -2,8 +2,9 @@
 
 Of kcat: %s value, %S its size (-1 for null), %R the size as four bytes, %k key, %K its size, %t topic, %p partition, %o offset, %T time in
 milliseconds, %h headers as a=b,c=d. Of rpk: %v value, %V its size, %d time, %e leader epoch, %H number of headers, %i number of the record,
-%h{…} for each header with %k and %v in it, %v{hex} and %v{base64} (also %k and %s), %%. Where they conflict, kcat's meaning counts: %T is
-the time, not the size of the topic's name. %x, %y and %a are not there: librdkafka does not tell a producer's id and attributes.
+%h{…} for each header with %k, %v and their sizes %K, %V in it, %v{hex} and %v{base64} (also %k and %s), numbers as in number_styles.py
+(%V{big32}), %%, %{ and %}. Where they conflict, kcat's meaning counts: %T is the time, not the size of the topic's name. %x, %y and %a are
+not there: librdkafka does not tell a producer's id and attributes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from confluent_kafka import Message
 
 from barnabas.cli.consume.json_lines import to_lines
 from barnabas.cli.errors import NotUnderstoodError
+from barnabas.cli.number_styles import Style
 from barnabas.cli.output import CONTROL
 
 NULL = b"NULL"
@@ -24,13 +26,17 @@ Piece = Callable[[Any], bytes]
 Write = Callable[[Sequence[Any]], bytes]
 
 _TOKEN = re.compile(
-    r"""%(?P<letter>[A-Za-z%]) (?P<braces>\{(?:[^{}]|\{[^{}]*\})*\})?
+    r"""%(?P<letter>[A-Za-z%{}]) (?P<braces>\{(?:[^{}]|\{[^{}]*\})*\})?
     | (?P<text>(?:[^%\\]|\\(?:x[0-9A-Fa-f]{2}|[0-7]{1,3}|.))+)""",
     re.DOTALL | re.VERBOSE,
 )
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "e": "\x1b"}
 _UNKNOWN_TO_US = "xya"
+SIZE_OF = {"K": "k", "V": "v", "S": "s"}
+"""Sizes by the letters of what they are of."""
+WITH_BRACES = "kvshKVSHpoe"
+"""Letters that may have some; whether they mean something depends on who reads them."""
 
 
 def plain(messages: Sequence[Any]) -> bytes:
@@ -49,7 +55,9 @@ def as_json(messages: Sequence[Any]) -> bytes:
 
 def formatted(text: str) -> Write:
     """What writes each record by a format string. Raises NotUnderstoodError."""
-    pieces = [_constant(each) if isinstance(each, bytes) else _piece(each.letter, each.braces) for each in parse(text)]
+    fields = [*parse(text)]
+    sized = {SIZE_OF[each.letter] for each in fields if isinstance(each, Field) and each.letter in SIZE_OF and each.braces is not None}
+    pieces = [_constant(each) if isinstance(each, bytes) else _piece(each, null=b"" if each.letter in sized else NULL) for each in fields]
     count = 0
 
     def write(messages: Sequence[Any]) -> bytes:
@@ -92,16 +100,17 @@ def parse(text: str) -> Iterator[Field | bytes]:
         position = found.end()
         if found["text"] is not None:
             yield _unescape(found["text"])
-        elif found["letter"] == "%":
-            yield b"%"
+        elif found["letter"] in "%{}":
+            yield found["letter"].encode()
             position -= len(found["braces"] or "")
         else:
-            if found["braces"] is not None and found["letter"] not in "kvsh":
+            if found["braces"] is not None and found["letter"] not in WITH_BRACES:
                 raise NotUnderstoodError(f"format {text!r}: %{found['letter']} has no braces")
             yield Field(found["letter"], None if found["braces"] is None else found["braces"][1:-1])
 
 
-def _piece(letter: str, inside: str | None) -> Piece:
+def _piece(field: Field, *, null: bytes) -> Piece:
+    letter, inside = field
     if letter in _UNKNOWN_TO_US:
         raise NotUnderstoodError(f"format: %{letter} is not told by librdkafka (a producer's id and epoch, a record's attributes)")
     if letter == "h" and inside is not None:
@@ -111,7 +120,13 @@ def _piece(letter: str, inside: str | None) -> Piece:
         encode = {"hex": lambda data: data.hex().encode(), "base64": base64.b64encode}.get(inside)
         if encode is None:
             raise NotUnderstoodError(f"format: %{letter}{{{inside}}}: it is hex or base64")
-        return lambda message: NULL if (data := get(message)) is None else encode(data)
+        return lambda message: null if (data := get(message)) is None else encode(data)
+    if letter in "kvs" and not null:
+        get = _key if letter == "k" else _value
+        return lambda message: get(message) or b""
+    if letter in _NUMBERS and inside is not None:
+        number, style = _NUMBERS[letter], Style(inside)
+        return lambda message: style.write(number(message))
     piece = _PIECES.get(letter)
     if piece is None:
         raise NotUnderstoodError(f"format: %{letter} means nothing; there are %{' %'.join(sorted(_PIECES))} %%")
@@ -119,21 +134,29 @@ def _piece(letter: str, inside: str | None) -> Piece:
 
 
 def _each_header(inside: str) -> Piece:
-    parts: list[Callable[[bytes, bytes], bytes]] = []
-    for found in re.finditer(r"%([kv])|((?:[^%\\]|\\.)+)|(.)", inside, re.DOTALL):
-        if found[3]:
-            raise NotUnderstoodError(f"format: %h{{{inside}}}: there are %k and %v inside")
-        if found[1]:
-            parts.append((lambda key, value: key) if found[1] == "k" else (lambda key, value: value))
-        else:
-            constant = _unescape(found[2])
-            parts.append(lambda key, value, constant=constant: constant)  # type: ignore[misc]
+    fields = [*parse(inside)]
+    is_sized = any(isinstance(each, Field) and each.letter == "V" and each.braces is not None for each in fields)
+    parts = [_of_header(each, inside, is_sized=is_sized) for each in fields]
 
     def piece(message: Any) -> bytes:
-        headers = [(name.encode(), NULL if value is None else value) for name, value in message.headers() or ()]
-        return b"".join(part(*header) for header in headers for part in parts)
+        headers = [(name.encode(), value) for name, value in message.headers() or ()]
+        return b"".join(part(header) for header in headers for part in parts)
 
     return piece
+
+
+def _of_header(each: Field | bytes, inside: str, *, is_sized: bool) -> Callable[[tuple[bytes, bytes | None]], bytes]:
+    """A part of what is written of a header, its name and value."""
+    if isinstance(each, bytes):
+        return lambda header: each
+    index = 0 if each.letter in "kK" else 1
+    if each.letter in "KV":
+        style = Style(each.braces)
+        return lambda header: style.write(_size(header[index]))
+    if each.letter not in "kv" or each.braces is not None:
+        raise NotUnderstoodError(f"format: %h{{{inside}}}: there are %k and %v inside, and their sizes %K and %V")
+    null = b"" if is_sized else NULL
+    return lambda header: null if (data := header[index]) is None else data
 
 
 def _constant(data: bytes) -> Piece:
@@ -171,34 +194,41 @@ def _headers(message: Any) -> bytes:
     return b",".join(name.encode() + b"=" + (NULL if value is None else value) for name, value in message.headers() or ())
 
 
-def _epoch(message: Any) -> bytes:
+def _epoch(message: Any) -> int:
     epoch = message.leader_epoch()
-    return b"%d" % (-1 if epoch is None else epoch)
+    return -1 if epoch is None else epoch
 
 
 def _time(message: Any) -> bytes:
     return b"%d" % message.timestamp()[1]
 
 
+def _in_digits(number: Callable[[Any], int]) -> Piece:
+    return lambda message: b"%d" % number(message)
+
+
 def _number_of_record(message: Any) -> bytes:
     raise AssertionError("the writer counts")
 
 
+_NUMBERS: dict[str, Callable[[Any], int]] = {
+    "S": lambda message: _size(message.value()),
+    "V": lambda message: _size(message.value()),
+    "K": lambda message: _size(message.key()),
+    "p": lambda message: int(message.partition()),
+    "o": lambda message: int(message.offset()),
+    "e": _epoch,
+    "H": lambda message: len(message.headers() or ()),
+}
 _PIECES: dict[str, Piece] = {
     "s": lambda message: NULL if (value := message.value()) is None else value,
     "v": lambda message: NULL if (value := message.value()) is None else value,
-    "S": lambda message: b"%d" % _size(message.value()),
-    "V": lambda message: b"%d" % _size(message.value()),
     "R": lambda message: _size(message.value()).to_bytes(4, "big", signed=True),
     "k": lambda message: NULL if (key := message.key()) is None else key,
-    "K": lambda message: b"%d" % _size(message.key()),
     "t": lambda message: message.topic().encode(),
-    "p": lambda message: b"%d" % message.partition(),
-    "o": lambda message: b"%d" % message.offset(),
     "T": _time,
     "d": _time,
-    "e": _epoch,
     "h": _headers,
-    "H": lambda message: b"%d" % len(message.headers() or ()),
+    **{letter: _in_digits(number) for letter, number in _NUMBERS.items()},
     "i": _number_of_record,
 }

@@ -79,14 +79,20 @@ class LineFormat:
 
 def record_of(found: dict[str, bytes], headers: list[tuple[str, str | bytes | None]]) -> JsonRecord:
     """Without a value or key where the format has none. Raises NotUnderstoodError."""
-    own: list[tuple[str, str | bytes | None]] = []
-    for pair in found.get("headers", b"").split(b",") if found.get("headers") else ():
+    own = plain_headers(found.get("headers", b""))
+    return JsonRecord(found.get("key"), found.get("value"), own + headers, _number(found, "partition"), _number(found, "timestamp"))
+
+
+def plain_headers(text: bytes) -> list[tuple[str, str | bytes | None]]:
+    """Of a=b,c=d. Raises NotUnderstoodError."""
+    found: list[tuple[str, str | bytes | None]] = []
+    for pair in text.split(b",") if text else ():
         name, _, value = pair.partition(b"=")
         try:
-            own.append((name.decode(), value))
+            found.append((name.decode(), value))
         except UnicodeDecodeError as e:
             raise NotUnderstoodError(f"a header's name is no UTF-8: {e}") from e
-    return JsonRecord(found.get("key"), found.get("value"), own + headers, _number(found, "partition"), _number(found, "timestamp"))
+    return found
 
 
 def _check(field: Field) -> None:

@@ -9,6 +9,7 @@ from typing import BinaryIO, Protocol
 
 from barnabas.cli.errors import NotUnderstoodError
 from barnabas.cli.produce.line_format import LineFormat, record_of
+from barnabas.cli.produce.sized_format import SizedFormat, has_sizes
 from barnabas.cli.record_json import JsonRecord, from_line
 
 READ_BYTES = 1 << 16
@@ -34,6 +35,7 @@ class Reading:
     empty_is_null: bool = False
     headers: list[tuple[str, str | bytes | None]] = field(default_factory=list)
     line_format: LineFormat | None = None
+    sized_format: SizedFormat | None = None
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> Reading:
@@ -42,11 +44,13 @@ class Reading:
             raise NotUnderstoodError("with --json the lines have the keys: leave out -k and -K")
         if options.key is not None and options.key_delimiter is not None:
             raise NotUnderstoodError("-k gives all records one key, and -K each its own: leave out one of them")
-        line_format = None if options.format is None else LineFormat.of(options.format)
         delimiter = None if options.delimiter is None else _delimiter(options.delimiter)
+        if options.format is not None and (options.json or options.key is not None or options.key_delimiter is not None):
+            raise NotUnderstoodError("-f says what is in a line: leave out --json, -k and -K")
+        is_sized = options.format is not None and has_sizes(options.format)
+        sized_format = SizedFormat(options.format, delimiter) if is_sized else None
+        line_format = None if options.format is None or is_sized else LineFormat.of(options.format)
         if line_format is not None:
-            if options.json or options.key is not None or options.key_delimiter is not None:
-                raise NotUnderstoodError("-f says what is in a line: leave out --json, -k and -K")
             if delimiter is not None and line_format.delimiter is not None:
                 raise NotUnderstoodError(f"-f ends a record by {options.format!r}'s end: leave it out there, or -D")
             delimiter = delimiter or line_format.delimiter
@@ -58,15 +62,24 @@ class Reading:
             empty_is_null=options.null,
             headers=[_header(text) for text in options.header],
             line_format=line_format,
+            sized_format=sized_format,
         )
+
+    def split(self, stream: BinaryIO) -> Iterator[bytes]:
+        """The records of a stream, each as `parse` takes it. Raises CommandError."""
+        return delimited(self.delimiter)(stream) if self.sized_format is None else self.sized_format.split(stream)
 
     def parse(self, line: bytes) -> JsonRecord:
         """Raises NotUnderstoodError."""
         if self.is_json:
             record = from_line(line)
             return record._replace(headers=[*record.headers, *self.headers]) if self.headers else record
-        if self.line_format is not None:
-            record = record_of(self.line_format.parse(line), self.headers)
+        if self.sized_format is not None or self.line_format is not None:
+            if self.sized_format is not None:
+                record = self.sized_format.parse(line, self.headers)
+            else:
+                assert self.line_format is not None
+                record = record_of(self.line_format.parse(line), self.headers)
             if self.empty_is_null:
                 record = record._replace(key=record.key or None, value=record.value or None)
             return record

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from barnabas.cli import arguments
 from barnabas.cli.connection import Connection, from_kafka, make
 from barnabas.cli.errors import DONE, CommandError, NoBrokerError, NotUnderstoodError, RefusedError
-from barnabas.cli.produce.lines import LineParser, Reading, delimited
+from barnabas.cli.produce.lines import LineParser, Reading
 from barnabas.cli.produce.template import template_lines
 from barnabas.cli.record_json import JsonRecord
 from barnabas.cli.schemas import options as schemas
@@ -79,7 +79,7 @@ def _input(options: argparse.Namespace, reading: Reading) -> Iterator[bytes]:
         raise NotUnderstoodError("--num is 1 or more, and --rate more than 0")
     if options.template is not None and options.files:
         raise NotUnderstoodError("--template makes the lines: name no files")
-    lines = _lines(options.files, delimited(reading.delimiter)) if options.template is None else template_lines(options.template)
+    lines = _lines(options.files, reading.split) if options.template is None else template_lines(options.template)
     return itertools.islice(lines, options.num)
 
 
