@@ -80,6 +80,7 @@ VERBS: dict[Words, Verb] = {
     ("top",): Verb("top.top", "what brokers, topics and groups do just now"),
     ("console",): Verb("console", "show clusters in a browser"),
     ("completion",): Verb("completion", "what completes these commands in bash, zsh or fish"),
+    ("completion", "names"): Verb("completion_names", "names of topics, groups or contexts, for a shell to complete"),
     ("group", "list"): Verb("group.list_groups", "groups with state, members and total lag"),
     ("group", "describe"): Verb("group.describe", "offsets and lag by partition, in records and in time"),
     ("group", "reset"): Verb("group.reset", "set where a group goes on"),

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.barnabas.cli.conftest import Command
+from tests.barnabas.cli.conftest import Command, Result
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is missing")
@@ -22,9 +22,52 @@ def test_bash_completes(barnabas_command: Command, words: tuple[str, ...], compl
     script = barnabas_command.done("completion", "bash").out
     typed = " ".join(("barnabas", *words))
 
-    asked = f"{script}\nCOMP_WORDS=({typed}); COMP_CWORD={len(words)}; _barnabas; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    assert complete(script, typed, len(words)) == completed
 
-    assert subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=60, check=True).stdout.split() == completed
+
+def complete(script: str, typed: str, place: int) -> list[str]:
+    """What bash offers for the word at this place of the line."""
+    asked = f"{script}\nCOMP_WORDS=({typed}); COMP_CWORD={place}; _barnabas; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    return subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=60, check=True).stdout.split()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is missing")
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (("topic", "describe", "-b", "here:1", ""), "topics"), (("consume", ""), "topics"),
+        (("group", "reset", "readers", "--topic", ""), "topics"),
+        (("group", "describe", ""), "groups"), (("consume", "orders", "-g", ""), "groups"), (("acl", "list", "--group", ""), "groups"),
+        (("cluster", "reassign", "status", ""), "topics"), (("topic", "list", "--context", ""), "contexts"),
+        (("context", "use", ""), "contexts"),
+    ],
+)  # fmt: skip
+def test_bash_asks_for_names(barnabas_command: Command, words: tuple[str, ...], kind: str) -> None:
+    """By a stand-in for the command, which answers with what it is asked."""
+    stand_in = 'barnabas() { [ "$1 $2 $4" = "completion names --of" ] && echo "all-$3" "$5" | tr " " "-"; }'
+    typed = " ".join(("barnabas", *(word or "''" for word in words)))
+
+    found = complete(f"{barnabas_command.done('completion', 'bash').out}\n{stand_in}", typed, len(words))
+
+    assert f"all-{kind}-{'-'.join(('barnabas', *words))}".rstrip("-") in [name.rstrip("-") for name in found]
+
+
+def test_names_are_of_the_cluster_that_the_line_is_about(command: Command, topic_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BARNABAS_BOOTSTRAP_SERVER")
+    command.done("context", "add", "mine", "-b", "127.0.0.1:1")
+    command.done("topic", "create", topic_name, "-b", command.bootstrap)
+    for group in (f"group-{topic_name}", "$(touch here)", "a b"):
+        command.done("group", "reset", "--to", "start", "--topic", topic_name, "--yes", "-b", command.bootstrap, group)
+
+    def names(kind: str, line: str) -> list[str]:
+        return command.done("completion", "names", kind, "--of", line).out.split()
+
+    assert topic_name in names("topics", f"barnabas topic describe --bootstrap-server={command.bootstrap} ")
+    groups = names("groups", f"barnabas consume {topic_name} -b {command.bootstrap} -g ")
+    assert f"group-{topic_name}" in groups and not {"$(touch", "here)", "b"} & {*groups}
+    assert names("contexts", "barnabas context use ") == ["mine"]
+    for silent in ("barnabas topic describe ", "barnabas topic describe -b ", "barnabas topic describe 'x", "barnabas --timeout x "):
+        assert command("completion", "names", "topics", "--of", silent) == Result(0, b"", "")
 
 
 def test_zsh_takes_bash_s_functions_and_fish_has_lines_of_its_own(barnabas_command: Command) -> None:
