@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
+
+from barnabas.cli.errors import NotUnderstoodError
 
 OUTPUTS = ("table", "wide", "json", "yaml")
 TIMEOUT_S = 10.0
@@ -20,6 +23,14 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--context", default="", metavar="NAME", help="a cluster of `barnabas context list`")
     add("--timeout", type=float, default=TIMEOUT_S, metavar="SECONDS", help=f"to wait for an answer ({TIMEOUT_S:.0f})")
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    """A regular expression of whole names; all if there is none. Raises NotUnderstoodError."""
+    try:
+        return re.compile(text or ".*", re.DOTALL)
+    except re.error as e:
+        raise NotUnderstoodError(f"{text!r} is no regular expression: {e}") from e
 
 
 def add_output(parser: argparse.ArgumentParser, *flags: str) -> None:

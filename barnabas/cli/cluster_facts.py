@@ -10,8 +10,7 @@ from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import CommandError, RefusedError
-from protocol.errors import ErrorCode
+from barnabas.cli.errors import CommandError, RefusedError, check
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
 Partition = tuple[str, int]
@@ -102,8 +101,7 @@ def replica_sizes(connection: Connection, broker_ids: Iterable[int]) -> dict[tup
 def log_dirs(connection: Connection, broker_id: int) -> Any:
     """The log directories of a broker, as DescribeLogDirs answers. Raises RefusedError, OSError."""
     answer = connection.wire(broker_id).request(DescribeLogDirsRequest(topics=None))
-    if answer.error_code != ErrorCode.NONE:
-        raise RefusedError(f"broker {broker_id}: {ErrorCode(answer.error_code).name}")
+    check(answer.error_code, of=f"broker {broker_id}")
     return answer.results
 
 

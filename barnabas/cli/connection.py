@@ -41,6 +41,7 @@ class Connection:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.timeout_s = settings.timeout_s
+        self.timeout_ms = int(settings.timeout_s * 1_000)
         if settings.unread:
             print(f"barnabas: properties without a meaning here: {', '.join(settings.unread)}", file=sys.stderr)
         self._last_error = ""
@@ -55,7 +56,7 @@ class Connection:
 
     @functools.cached_property
     def admin(self) -> AdminClient:
-        admin: AdminClient = make(AdminClient, self.config({"socket.timeout.ms": int(self.timeout_s * 1_000)}))
+        admin: AdminClient = make(AdminClient, self.config({"socket.timeout.ms": self.timeout_ms}))
         return admin
 
     def result(self, future: concurrent.futures.Future[Any]) -> Any:

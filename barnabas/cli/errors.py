@@ -29,7 +29,12 @@ class NoBrokerError(CommandError):
     exit_code = NO_BROKER
 
 
-def check(code: int, message: str | None) -> None:
-    """What an answer of the wire says. Raises RefusedError unless it is NONE."""
+def check(code: int, message: str | None = None, *, of: str = "") -> None:
+    """What an answer of the wire says of a thing. Raises RefusedError unless it is NONE."""
     if code != ErrorCode.NONE:
-        raise RefusedError(f"{ErrorCode(code).name}: {message or ''}".rstrip(": "))
+        raise RefusedError(f"{of}: {in_words(code, message)}" if of else in_words(code, message))
+
+
+def in_words(code: int, message: str | None = None) -> str:
+    """The error's name, and what a broker says of it."""
+    return f"{ErrorCode(code).name}: {message or ''}".rstrip(": ")

@@ -13,6 +13,8 @@ from barnabas.cli.errors import RefusedError
 Row = Mapping[str, Any]
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """Characters that move a cursor, end a line or turn the direction of writing."""
+CLEAR = "\x1b[H\x1b[2J"
+"""Clears a terminal."""
 UNLIMITED = 100_000
 """Columns of what is no terminal: a table is cut nowhere then."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from barnabas.cli.errors import CommandError, NoBrokerError, RefusedError
+from barnabas.cli.errors import CommandError, NoBrokerError, RefusedError, in_words
 from barnabas.cli.output import Column, Output
+from protocol.errors import ErrorCode
 
 
 class Outcome(NamedTuple):
@@ -23,6 +24,11 @@ class Outcome(NamedTuple):
         if isinstance(answer, CommandError):
             return cls(name, str(answer), is_done=False, is_unreachable=isinstance(answer, NoBrokerError))
         return cls(name, done, is_done=True)
+
+    @classmethod
+    def of_wire(cls, name: str, code: int, message: str | None, done: str) -> Outcome:
+        """By the error code of an answer of the wire."""
+        return cls(name, done, is_done=True) if code == ErrorCode.NONE else cls(name, in_words(code, message), is_done=False)
 
 
 def report(output: Output, kind: str, outcomes: Sequence[Outcome]) -> None:

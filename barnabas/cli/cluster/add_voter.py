@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         answer = wire.request(
             AddRaftVoterRequest(
                 cluster_id=wire.request(DescribeClusterRequest()).cluster_id,
-                timeout_ms=int(connection.timeout_s * 1_000),
+                timeout_ms=connection.timeout_ms,
                 voter_id=options.node,
                 voter_directory_id=_uuid(directory_id),
                 listeners=listeners,

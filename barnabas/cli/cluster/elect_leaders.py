@@ -67,16 +67,16 @@ def _elect(connection: Connection, kind: int, partitions: list[Partition]) -> li
     request = ElectLeadersRequest(
         election_type=kind,
         topic_partitions=[TopicPartitions(topic=name, partitions=indexes) for name, indexes in topics.items()],
-        timeout_ms=int(connection.timeout_s * 1_000),
+        timeout_ms=connection.timeout_ms,
     )
     answer = connection.wire().request(request)
-    check(answer.error_code, None)
+    check(answer.error_code)
     outcomes = []
     for topic in sorted(answer.replica_election_results, key=lambda topic: str(topic.topic)):
         for each in sorted(topic.partition_result, key=lambda each: int(each.partition_id)):
-            name, code = f"{topic.topic}-{each.partition_id}", each.error_code
-            if code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
-                outcomes.append(Outcome(name, "elected" if code == ErrorCode.NONE else "not needed any more", is_done=True))
+            name = f"{topic.topic}-{each.partition_id}"
+            if each.error_code == ErrorCode.ELECTION_NOT_NEEDED:
+                outcomes.append(Outcome(name, "not needed any more", is_done=True))
             else:
-                outcomes.append(Outcome(name, f"{ErrorCode(code).name}: {each.error_message or ''}".rstrip(": "), is_done=False))
+                outcomes.append(Outcome.of_wire(name, each.error_code, each.error_message, "elected"))
     return outcomes

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE, NotUnderstoodError, check
+from barnabas.cli.errors import DONE, NotUnderstoodError, check, in_words
 from barnabas.cli.output import Output, confirm
 from barnabas.cli.report import Outcome, report
 from barnabas.cli.settings import Settings
@@ -27,7 +27,7 @@ KRAFT_VERSION = "kraft.version"
 def feature_facts(connection: Connection, broker_id: int | None = None) -> list[dict[str, Any]]:
     """Raises CommandError."""
     answer = connection.wire(broker_id).request(ApiVersionsRequest(client_software_name=SOFTWARE, client_software_version=VERSION))
-    check(answer.error_code, None)
+    check(answer.error_code)
     levels = {each.name: each.max_version_level for each in answer.finalized_features}
     return [
         {
@@ -59,18 +59,19 @@ def change(settings: Settings, options: argparse.Namespace, kind: int) -> int:
         if kind == UNSAFE_DOWNGRADE:
             plan.append("metadata that the lower level does not know is lost")
         updates = [FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level in wanted.items()]
-        timeout_ms = int(connection.timeout_s * 1_000)
         # The controller is asked before a person is: what it refuses needs no answer.
-        tried = connection.wire().request(UpdateFeaturesRequest(timeout_ms=timeout_ms, feature_updates=updates, validate_only=True))
+        tried = connection.wire().request(
+            UpdateFeaturesRequest(timeout_ms=connection.timeout_ms, feature_updates=updates, validate_only=True)
+        )
         check(tried.error_code, tried.error_message)
         refused = [each for each in tried.results if each.error_code != ErrorCode.NONE]
         if not refused:
             if not confirm(plan, dry_run=options.dry_run, yes=options.yes):
                 return DONE
-            answer = connection.wire().request(UpdateFeaturesRequest(timeout_ms=timeout_ms, feature_updates=updates))
+            answer = connection.wire().request(UpdateFeaturesRequest(timeout_ms=connection.timeout_ms, feature_updates=updates))
             check(answer.error_code, answer.error_message)
             refused = [each for each in answer.results if each.error_code != ErrorCode.NONE]
-    why = {each.feature: f"{ErrorCode(each.error_code).name}: {each.error_message or ''}".rstrip(": ") for each in refused}
+    why = {each.feature: in_words(each.error_code, each.error_message) for each in refused}
     outcomes = [Outcome(name, why.get(name, f"level {level}"), is_done=name not in why) for name, level in wanted.items()]
     report(Output(options.output), "feature", outcomes)
     return DONE

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import re
 import sys
 import time
 from typing import Any
@@ -121,10 +120,7 @@ def _read_as_member(connection: Connection, options: argparse.Namespace, span: R
 def _partitions(connection: Connection, options: argparse.Namespace) -> list[Partition]:
     """Raises CommandError."""
     if options.regex:
-        try:
-            patterns = [re.compile(text) for text in options.topics]
-        except re.error as e:
-            raise NotUnderstoodError(f"that is no regular expression: {e}") from e
+        patterns = [arguments.pattern(text) for text in options.topics]
         topics = {
             name: topic
             for name, topic in sorted(topics_of(connection).items())

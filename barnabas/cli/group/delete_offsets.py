@@ -7,13 +7,12 @@ from itertools import groupby
 
 from barnabas.cli import arguments
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE, CommandError, RefusedError
+from barnabas.cli.errors import DONE, CommandError, RefusedError, check
 from barnabas.cli.group.facts import get_groups, parse_topics, within
 from barnabas.cli.group.offsets import committed
 from barnabas.cli.output import Output, confirm
 from barnabas.cli.report import Outcome, report
 from barnabas.cli.settings import resolve_for_change
-from protocol.errors import ErrorCode
 from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 
 
@@ -44,14 +43,9 @@ def run(options: argparse.Namespace) -> int:
             for name, each in groupby(chosen, key=lambda partition: partition[0])
         ]
         answer = connection.wire(group.coordinator.id).request(OffsetDeleteRequest(group_id=options.group, topics=asked))
-    if answer.error_code != ErrorCode.NONE:
-        raise RefusedError(ErrorCode(answer.error_code).name)
+    check(answer.error_code)
     outcomes = [
-        Outcome(
-            f"{topic.name}-{each.partition_index}",
-            "deleted" if each.error_code == ErrorCode.NONE else ErrorCode(each.error_code).name,
-            is_done=each.error_code == ErrorCode.NONE,
-        )
+        Outcome.of_wire(f"{topic.name}-{each.partition_index}", each.error_code, None, "deleted")
         for topic in answer.topics
         for each in topic.partitions
     ]

@@ -16,7 +16,7 @@ from barnabas.cli.group.facts import get_groups, type_of
 from barnabas.cli.group.offsets import committed, lag_of, latest, total_lag
 from barnabas.cli.group.states import states_of
 from barnabas.cli.group.waiting_since import first_timestamps
-from barnabas.cli.output import Column, Output, human_duration, thousands
+from barnabas.cli.output import CLEAR, Column, Output, human_duration, thousands
 from barnabas.cli.settings import resolve
 
 PARTITIONS = (
@@ -32,7 +32,6 @@ PARTITIONS = (
     Column("instance_id", "INSTANCE", is_wide=True),
 )
 IDLE = (Column("client_id", "CLIENT ID"), Column("host", "HOST"), Column("member_id", "MEMBER WITHOUT PARTITIONS"))
-CLEAR = "\x1b[H\x1b[2J"
 WATCH_S = 2.0
 
 

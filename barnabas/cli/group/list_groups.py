@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 from typing import Any
 
 from barnabas.cli import arguments
 from barnabas.cli.cluster_facts import offsets as list_offsets
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE, CommandError, NotUnderstoodError
+from barnabas.cli.errors import DONE, CommandError
 from barnabas.cli.group.facts import describe_groups, type_of
 from barnabas.cli.group.offsets import committed, group_ids, latest, total_lag
 from barnabas.cli.group.states import states_of
@@ -35,10 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    try:
-        pattern = re.compile(options.pattern or ".*", re.DOTALL)
-    except re.error as e:
-        raise NotUnderstoodError(f"{options.pattern!r} is no regular expression: {e}") from e
+    pattern = arguments.pattern(options.pattern)
     with Connection(resolve(options)) as connection:
         names = [name for name in group_ids(connection) if pattern.fullmatch(name)]
         described, offsets = describe_groups(connection, names), committed(connection, names)

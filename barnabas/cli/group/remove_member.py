@@ -6,12 +6,11 @@ import argparse
 
 from barnabas.cli import arguments
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError
+from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError, check
 from barnabas.cli.group.facts import get_groups
 from barnabas.cli.output import Output, confirm
 from barnabas.cli.report import Outcome, report
 from barnabas.cli.settings import resolve_for_change
-from protocol.errors import ErrorCode
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
 REASON = "removed by barnabas group remove-member"
@@ -55,15 +54,7 @@ def run(options: argparse.Namespace) -> int:
             for member in chosen
         ]
         answer = connection.wire(group.coordinator.id).request(LeaveGroupRequest(group_id=options.group, members=members))
-    if answer.error_code != ErrorCode.NONE:
-        raise RefusedError(ErrorCode(answer.error_code).name)
-    outcomes = [
-        Outcome(
-            each.group_instance_id or each.member_id,
-            "removed" if each.error_code == ErrorCode.NONE else ErrorCode(each.error_code).name,
-            is_done=each.error_code == ErrorCode.NONE,
-        )
-        for each in answer.members
-    ]
+    check(answer.error_code)
+    outcomes = [Outcome.of_wire(each.group_instance_id or each.member_id, each.error_code, None, "removed") for each in answer.members]
     report(Output(options.output), "member", outcomes)
     return DONE

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import CommandError, RefusedError
+from barnabas.cli.errors import CommandError, check
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.messages.list_groups import ListGroupsRequest
@@ -48,8 +48,7 @@ def list_groups(connection: Connection) -> list[ListedGroup]:
     found: list[ListedGroup] = []
     for broker_id in connection.metadata().brokers:
         answer = connection.wire(broker_id).request(ListGroupsRequest())
-        if answer.error_code != ErrorCode.NONE:
-            raise RefusedError(ErrorCode(answer.error_code).name)
+        check(answer.error_code, of=f"broker {broker_id}")
         found += [
             ListedGroup(each.group_id, each.group_type.lower(), each.group_state)
             for each in answer.groups

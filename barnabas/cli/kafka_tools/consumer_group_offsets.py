@@ -14,8 +14,8 @@ from confluent_kafka.admin import OffsetSpec
 
 from barnabas.cli.cluster_facts import Partition, offsets, partitions_of, starts_and_ends, topics_of
 from barnabas.cli.connection import Connection
+from barnabas.cli.coordinators import coordinator_of
 from barnabas.cli.errors import CommandError
-from barnabas.cli.group.coordinator import coordinator_of
 from barnabas.cli.group.facts import describe_groups, is_missing
 from barnabas.cli.group.offsets import alter_offsets, committed
 from barnabas.cli.group.states import states_of

@@ -6,19 +6,13 @@ import argparse
 import json
 from typing import Any
 
+from barnabas.cli.cluster.quorum_facts import describe_quorum
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE, CommandError
+from barnabas.cli.errors import DONE
 from barnabas.cli.kafka_tools.run import add_connection, settings_of
-from protocol.errors import ErrorCode
 from protocol.messages.describe_cluster import DescribeClusterRequest
-from protocol.messages.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumRequestPartitionData,
-    DescribeQuorumRequestTopicData,
-)
 from protocol.uuids import ZERO_UUID, uuid_to_text
 
-METADATA_LOG = "__cluster_metadata"
 TITLES = ("NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status", "")
 
 
@@ -32,19 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    asked = [DescribeQuorumRequestTopicData(topic_name=METADATA_LOG, partitions=[DescribeQuorumRequestPartitionData()])]
     with Connection(settings_of(options)) as connection:
-        wire = connection.wire()
-        answer = wire.request(DescribeQuorumRequest(topics=asked))
-        if answer.error_code:
-            raise CommandError(f"{ErrorCode(answer.error_code).name}: {answer.error_message or ''}")
+        answer = describe_quorum(connection)
         quorum = answer.topics[0].partitions[0]
         if options.replication:
             _print_replication(quorum)
         else:
-            _print_status(
-                wire.request(DescribeClusterRequest()).cluster_id, quorum, {node.node_id: node.listeners for node in answer.nodes}
-            )
+            cluster_id = connection.wire().request(DescribeClusterRequest()).cluster_id
+            _print_status(cluster_id, quorum, {node.node_id: node.listeners for node in answer.nodes})
     return DONE
 
 

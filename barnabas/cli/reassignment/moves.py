@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from barnabas.cli.cluster_facts import replica_sizes
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import RefusedError
+from barnabas.cli.errors import check
 from barnabas.cli.progress import Bar
 from barnabas.cli.reassignment.plan import Partition
 from barnabas.cli.reassignment.plan_file import Directories
@@ -43,8 +43,8 @@ class Move(NamedTuple):
 
 def in_progress(connection: Connection) -> dict[Partition, Move]:
     """Raises RefusedError."""
-    answer = connection.wire().request(ListPartitionReassignmentsRequest(topics=None, timeout_ms=_timeout_ms(connection)))
-    _check(answer.error_code, answer.error_message)
+    answer = connection.wire().request(ListPartitionReassignmentsRequest(topics=None, timeout_ms=connection.timeout_ms))
+    check(answer.error_code, answer.error_message)
     return {
         (topic.name, each.partition_index): Move(each.replicas, each.adding_replicas, each.removing_replicas)
         for topic in sorted(answer.topics, key=lambda topic: str(topic.name))
@@ -58,17 +58,14 @@ def start(connection: Connection, wished: Mapping[Partition, Sequence[int] | Non
     for (topic, index), replicas in wished.items():
         topics[topic].append(ReassignablePartition(partition_index=index, replicas=None if replicas is None else list(replicas)))
     request = AlterPartitionReassignmentsRequest(
-        timeout_ms=_timeout_ms(connection), topics=[ReassignableTopic(name=name, partitions=each) for name, each in topics.items()]
+        timeout_ms=connection.timeout_ms, topics=[ReassignableTopic(name=name, partitions=each) for name, each in topics.items()]
     )
     answer = connection.wire().request(request)
-    _check(answer.error_code, answer.error_message)
+    check(answer.error_code, answer.error_message)
     outcomes = []
     for topic in answer.responses:
         for each in topic.partitions:
-            is_done = each.error_code == ErrorCode.NONE
-            outcomes.append(
-                Outcome(f"{topic.name}-{each.partition_index}", done if is_done else _why(each.error_code, each.error_message), is_done)
-            )
+            outcomes.append(Outcome.of_wire(f"{topic.name}-{each.partition_index}", each.error_code, each.error_message, done))
     return outcomes
 
 
@@ -82,7 +79,7 @@ def place(connection: Connection, directories: Directories) -> None:
                 if code == ErrorCode.NONE:
                     del pending[each, broker]
                 elif code != ErrorCode.REPLICA_NOT_AVAILABLE or time.monotonic() > deadline:
-                    raise RefusedError(f"{each[0]}-{each[1]} on broker {broker}: {own[each]}: {ErrorCode(code).name}")
+                    check(code, of=f"{each[0]}-{each[1]} on broker {broker}: {own[each]}")
         time.sleep(FIRST_POLL_S if pending else 0)
 
 
@@ -126,16 +123,3 @@ def _place(connection: Connection, broker: int, own: Mapping[Partition, str]) ->
     for topic in connection.wire(broker).request(AlterReplicaLogDirsRequest(dirs=dirs)).results:
         for each in topic.partitions:
             yield (topic.topic_name, each.partition_index), each.error_code
-
-
-def _timeout_ms(connection: Connection) -> int:
-    return int(connection.timeout_s * 1_000)
-
-
-def _check(code: int, message: str | None) -> None:
-    if code != ErrorCode.NONE:
-        raise RefusedError(_why(code, message))
-
-
-def _why(code: int, message: str | None) -> str:
-    return f"{ErrorCode(code).name}: {message or ''}".rstrip(": ")

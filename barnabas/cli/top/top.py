@@ -21,7 +21,7 @@ from typing import Any
 from barnabas.cli import arguments
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, NotUnderstoodError
-from barnabas.cli.output import Output
+from barnabas.cli.output import CLEAR, Output
 from barnabas.cli.rates import Sample, sample
 from barnabas.cli.settings import resolve
 from barnabas.cli.top.views import SORTED_BY, VIEWS, Groups, Row, brokers, in_order, topics
@@ -30,7 +30,6 @@ INTERVAL_S = 2.0
 FIRST_S = 0.2
 """Until the first rates are seen."""
 ROWS_MAX = 20
-CLEAR = "\x1b[H\x1b[2J"
 KEYS = {"b": "brokers", "t": "topics", "g": "groups"}
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from typing import Any
 
 from barnabas.cli import arguments
 from barnabas.cli.cluster_facts import INTERNAL, partitions_of, records_between, sizes, starts_and_ends
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE, NotUnderstoodError
+from barnabas.cli.errors import DONE
 from barnabas.cli.output import Column, Output, byte_rate, human_bytes, rate, thousands
 from barnabas.cli.rates import bytes_per_s, records_per_s, sample
 from barnabas.cli.settings import resolve
@@ -41,10 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    try:
-        pattern = re.compile(options.pattern or ".*", re.DOTALL)
-    except re.error as e:
-        raise NotUnderstoodError(f"{options.pattern!r} is no regular expression: {e}") from e
+    pattern = arguments.pattern(options.pattern)
     with Connection(resolve(options)) as connection:
         metadata = connection.metadata()
         topics = {

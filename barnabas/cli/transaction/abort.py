@@ -7,16 +7,17 @@ transaction that its coordinator still knows ends by itself, after its timeout.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from barnabas.cli import arguments
 from barnabas.cli.cluster_facts import get_topics
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError
+from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError, check
 from barnabas.cli.output import Output, confirm
 from barnabas.cli.settings import resolve_for_change
-from protocol.errors import ErrorCode
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from barnabas.cli.transaction.producer_states import producer_states
+from protocol.messages.describe_producers import ProducerState
 from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 
 
@@ -33,12 +34,11 @@ def run(options: argparse.Namespace) -> int:
     settings = resolve_for_change(options)
     name, index = options.topic, options.partition
     with Connection(settings) as connection:
-        partition = get_topics(connection, [name])[name].partitions.get(index)
+        topics = get_topics(connection, [name])
+        partition = topics[name].partitions.get(index)
         if partition is None:
             raise NotUnderstoodError(f"topic {name} has no partition {index}")
-        if partition.leader < 0:
-            raise RefusedError(f"{name}-{index} has no leader")
-        producer = _find(connection, partition.leader, options)
+        producer = _find(connection, topics, options)
         plan = [f"abort the transaction of producer {producer.producer_id}, open since offset {options.start_offset} of {name}-{index}"]
         if not confirm(plan, dry_run=options.dry_run, yes=options.yes):
             return DONE
@@ -50,20 +50,15 @@ def run(options: argparse.Namespace) -> int:
             coordinator_epoch=max(producer.coordinator_epoch, 0),  # of a producer without a marker yet it is -1 (TransactionsCommand)
         )
         answer = connection.wire(partition.leader).request(WriteTxnMarkersRequest(markers=[marker]))
-    code = answer.markers[0].topics[0].partitions[0].error_code
-    if code != ErrorCode.NONE:
-        raise RefusedError(ErrorCode(code).name)
+    check(answer.markers[0].topics[0].partitions[0].error_code)
     Output("table").line(f"{name}-{index}: aborted")
     return DONE
 
 
-def _find(connection: Connection, leader: int, options: argparse.Namespace) -> Any:
+def _find(connection: Connection, topics: Mapping[str, Any], options: argparse.Namespace) -> ProducerState:
     """Raises RefusedError."""
-    asked = DescribeProducersRequest(topics=[TopicRequest(name=options.topic, partition_indexes=[options.partition])])
-    (told,) = connection.wire(leader).request(asked).topics[0].partitions
-    if told.error_code != ErrorCode.NONE:
-        raise RefusedError(ErrorCode(told.error_code).name)
-    found = [each for each in told.active_producers if each.current_txn_start_offset == options.start_offset]
+    states = producer_states(connection, topics, [(options.topic, options.partition)])
+    found = [each for _, _, each in states if each.current_txn_start_offset == options.start_offset]
     if not found:
         raise RefusedError(f"no transaction is open since offset {options.start_offset}; barnabas transaction producers --open has them")
     return found[0]

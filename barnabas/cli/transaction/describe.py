@@ -8,15 +8,13 @@ from typing import Any
 
 from barnabas.cli import arguments
 from barnabas.cli.connection import Connection
+from barnabas.cli.coordinators import TRANSACTION, coordinator_of
 from barnabas.cli.errors import DONE, RefusedError
 from barnabas.cli.output import Column, Output, human_duration
 from barnabas.cli.settings import resolve
 from protocol.errors import ErrorCode
 from protocol.messages.describe_transactions import DescribeTransactionsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
 
-TRANSACTION = 1
-"""FindCoordinator's key type."""
 COLUMNS = (
     Column("transactional_id", "TRANSACTIONAL ID"),
     Column("coordinator", "COORDINATOR", is_number=True),
@@ -43,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _describe(connection: Connection, name: str) -> dict[str, Any]:
-    coordinator = find_coordinator(connection, name)
+    coordinator = coordinator_of(connection, name, TRANSACTION)
     (state,) = connection.wire(coordinator).request(DescribeTransactionsRequest(transactional_ids=[name])).transaction_states
     if state.error_code != ErrorCode.NONE:
         raise RefusedError(f"{name}: {ErrorCode(state.error_code).name}; barnabas transaction list has those that are there")
@@ -58,14 +56,3 @@ def _describe(connection: Connection, name: str) -> dict[str, Any]:
         "open_for_ms": None if begun_ms < 0 else max(time.time_ns() // 1_000_000 - begun_ms, 0),
         "partitions": sorted(f"{topic.topic}-{index}" for topic in state.topics for index in topic.partitions),
     }
-
-
-def find_coordinator(connection: Connection, name: str) -> int:
-    """The broker of a transactional id. Raises RefusedError."""
-    wire = connection.wire()
-    many = wire.serves(FindCoordinatorRequest, 4)
-    answer = wire.request(FindCoordinatorRequest(key="" if many else name, key_type=TRANSACTION, coordinator_keys=[name] if many else []))
-    found = answer.coordinators[0] if many else answer
-    if found.error_code != ErrorCode.NONE:
-        raise RefusedError(f"{name}: {ErrorCode(found.error_code).name}: {found.error_message or ''}".rstrip(": "))
-    return int(found.node_id)

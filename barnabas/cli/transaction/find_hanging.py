@@ -12,7 +12,7 @@ from typing import Any
 from barnabas.cli import arguments
 from barnabas.cli.cluster_facts import get_topics, partitions_of, topics_of
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError
+from barnabas.cli.errors import DONE, NotUnderstoodError, check
 from barnabas.cli.output import Column, Output, human_duration
 from barnabas.cli.settings import resolve
 from barnabas.cli.times import parse_duration_ms
@@ -86,13 +86,12 @@ def _known(connection: Connection, producer_ids: set[int]) -> set[tuple[int, str
     for broker_id in sorted(connection.metadata().brokers):
         wire = connection.wire(broker_id)
         listed = wire.request(ListTransactionsRequest(producer_id_filters=sorted(producer_ids)))
-        if listed.error_code != ErrorCode.NONE:
-            raise RefusedError(f"broker {broker_id}: {ErrorCode(listed.error_code).name}")
+        check(listed.error_code, of=f"broker {broker_id}")
         names = [each.transactional_id for each in listed.transaction_states]
         if not names:
             continue
         for state in wire.request(DescribeTransactionsRequest(transactional_ids=names)).transaction_states:
-            if state.error_code not in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
-                raise RefusedError(f"{state.transactional_id}: {ErrorCode(state.error_code).name}")
+            if state.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                check(state.error_code, of=state.transactional_id)
             known |= {(state.producer_id, topic.topic, index) for topic in state.topics for index in topic.partitions}
     return known

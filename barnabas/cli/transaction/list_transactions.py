@@ -6,11 +6,10 @@ import argparse
 
 from barnabas.cli import arguments
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError
+from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError, check
 from barnabas.cli.output import Column, Output
 from barnabas.cli.settings import resolve
 from barnabas.cli.times import parse_duration_ms
-from protocol.errors import ErrorCode
 from protocol.messages.list_transactions import ListTransactionsRequest
 
 COLUMNS = (
@@ -38,8 +37,7 @@ def run(options: argparse.Namespace) -> int:
             if duration_ms >= 0 and not wire.serves(ListTransactionsRequest, 1):
                 raise RefusedError("the brokers do not know for how long a transaction is open (KIP-994)")
             answer = wire.request(ListTransactionsRequest(state_filters=options.state, duration_filter=duration_ms))
-            if answer.error_code != ErrorCode.NONE:
-                raise RefusedError(f"broker {broker_id}: {ErrorCode(answer.error_code).name}")
+            check(answer.error_code, of=f"broker {broker_id}")
             if answer.unknown_state_filters:
                 raise NotUnderstoodError(f"--state: {', '.join(answer.unknown_state_filters)} means nothing to the broker")
             rows += [

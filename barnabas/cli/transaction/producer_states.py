@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import RefusedError
-from protocol.errors import ErrorCode
+from barnabas.cli.errors import RefusedError, check
 from protocol.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
 
 PARTITIONS_MAX = 500
@@ -37,6 +36,5 @@ def _of_leader(connection: Connection, leader: int, partitions: Iterable[tuple[s
     asked = [TopicRequest(name=topic, partition_indexes=each) for topic, each in indexes.items()]
     for topic in connection.wire(leader).request(DescribeProducersRequest(topics=asked)).topics:
         for partition in topic.partitions:
-            if partition.error_code != ErrorCode.NONE:
-                raise RefusedError(f"{topic.name}-{partition.partition_index}: {ErrorCode(partition.error_code).name}")
+            check(partition.error_code, partition.error_message, of=f"{topic.name}-{partition.partition_index}")
             yield from ((topic.name, partition.partition_index, each) for each in partition.active_producers)
