@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.simulation.world import Outcome, simulate
+from tests.simulation.world import Outcome, World, simulate
 
 ROOT = Path(__file__).parents[2]
 LINES_SHOWN = 60
@@ -80,6 +80,23 @@ def run_until_reached(wanted: frozenset[str], *, at_least: int, at_most: int, ru
             break
         outcomes += run_seeds(range(first, min(first + SEEDS_MORE, at_most)), run=run)
     return outcomes
+
+
+_known: dict[tuple[type[World], int], Outcome] = {}
+
+
+def remember(make: type[World], outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """The outcomes, which `outcome_of` knows from now on."""
+    remembered = list(outcomes)
+    _known.update({(make, outcome.seed): outcome for outcome in remembered})
+    return remembered
+
+
+def outcome_of(seed: int, make: type[World] = World) -> Outcome:
+    """What the seed comes to. It is run once in this process, and not at all if a campaign has run it."""
+    if (make, seed) not in _known:
+        remember(make, [simulate(seed, make=make)])
+    return _known[make, seed]
 
 
 def reached_by(outcomes: Iterable[Outcome]) -> set[str]:

@@ -13,9 +13,9 @@ import pytest
 
 from tests.simulation import ablation_set
 from tests.simulation.ablations import ABLATION_SET, ABLATIONS, BROKEN_BY, KEPT_SEEDS
-from tests.simulation.campaign import describe, hash_in_fresh_process, reached_by, replay_command, run_until_reached
+from tests.simulation.campaign import describe, hash_in_fresh_process, outcome_of, reached_by, remember, replay_command, run_until_reached
 from tests.simulation.nemesis import COMPACTION_FAULTS, KINDS
-from tests.simulation.world import simulate
+from tests.simulation.world import World, simulate
 
 pytestmark = pytest.mark.timeout(1_200)  # hundreds of seeds beside another lane, on a slow machine
 
@@ -42,7 +42,7 @@ REACHED = frozenset(
 
 @pytest.mark.timeout(1200)  # it shares the cores with what else runs
 def test_no_seed_breaks_a_promise() -> None:
-    outcomes = run_until_reached(REACHED, at_least=SEEDS_COUNT, at_most=SEEDS_MAX)
+    outcomes = remember(World, run_until_reached(REACHED, at_least=SEEDS_COUNT, at_most=SEEDS_MAX))
 
     failed = [describe(outcome) for outcome in outcomes if outcome.findings]
     assert not failed, "\n\n".join(failed[:3])
@@ -58,14 +58,14 @@ def test_a_seed_gives_the_same_trace_in_another_process(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", KEPT)
 def test_what_a_seed_found_stays_mended(seed: int) -> None:
-    outcome = simulate(seed)
+    outcome = outcome_of(seed)
 
     assert not outcome.findings, describe(outcome)
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_a_missing_safeguard_is_noticed(name: str) -> None:
-    assert simulate(KEPT_SEEDS[name]).findings == {}, "the seed fails with the safeguard too"
+    assert outcome_of(KEPT_SEEDS[name]).findings == {}, "the seed fails with the safeguard too"
     if ABLATION_SET.is_found(name, ABLATION_SET.run_with(name, KEPT_SEEDS[name])):
         return
 

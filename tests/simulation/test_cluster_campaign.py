@@ -13,7 +13,16 @@ from functools import partial
 import pytest
 
 from tests.simulation import ablation_set
-from tests.simulation.campaign import describe, hash_in_fresh_process, reached_by, replay_command, run_seeds, run_until_reached
+from tests.simulation.campaign import (
+    describe,
+    hash_in_fresh_process,
+    outcome_of,
+    reached_by,
+    remember,
+    replay_command,
+    run_seeds,
+    run_until_reached,
+)
 from tests.simulation.cluster_ablations import ABLATION_SET, ABLATIONS, BROKEN_BY, KEPT_SEEDS, WORLDS
 from tests.simulation.cluster_nemesis import CLUSTER_KINDS
 from tests.simulation.cluster_world import ClusterWorld, FiveNodesWorld
@@ -55,7 +64,8 @@ def test_no_seed_breaks_a_promise() -> None:
     with_five = list(run_seeds(range(five_count), run=partial(simulate, make=FiveNodesWorld)))
     wanted = REACHED.union(CLUSTER_KINDS) - reached_by(with_five)
     at_least = SEEDS_COUNT - five_count
-    outcomes = [*with_five, *run_until_reached(wanted, at_least=at_least, at_most=SEEDS_MAX, run=partial(simulate, make=ClusterWorld))]
+    with_three = run_until_reached(wanted, at_least=at_least, at_most=SEEDS_MAX, run=partial(simulate, make=ClusterWorld))
+    outcomes = [*with_five, *remember(ClusterWorld, with_three)]
 
     failed = [describe(outcome) for outcome in outcomes if outcome.findings]
     assert not failed, "\n\n".join(failed[:3])
@@ -75,14 +85,14 @@ def test_a_seed_gives_the_same_trace_in_another_process(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", KEPT)
 def test_what_a_seed_found_stays_mended(seed: int) -> None:
-    outcome = simulate(seed, make=ClusterWorld)
+    outcome = outcome_of(seed, ClusterWorld)
 
     assert not outcome.findings, describe(outcome)
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_a_missing_safeguard_is_noticed(name: str) -> None:
-    safe = simulate(KEPT_SEEDS[name], make=ABLATION_SET.world_of(name))
+    safe = outcome_of(KEPT_SEEDS[name], ABLATION_SET.world_of(name))
 
     assert safe.findings == {}, "the seed fails with the safeguard too"
     assert name not in WORLDS or REACHED_THE_END in safe.covered, "the script has lost its way: nothing is shown by the seed"

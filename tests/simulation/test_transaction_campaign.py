@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from tests.simulation.ablation_set import SEEDS_MAX
-from tests.simulation.campaign import describe, hash_in_fresh_process, replay_command, run_seeds
+from tests.simulation.campaign import describe, hash_in_fresh_process, outcome_of, remember, replay_command, run_seeds
 from tests.simulation.directed_worlds import REACHED_THE_END
 from tests.simulation.transaction_ablations import ABLATION_SET, ABLATIONS, BROKEN_BY, KEPT_SEEDS
 from tests.simulation.transaction_cluster import LeaderlessWorld, TransactionClusterWorld
@@ -53,8 +53,9 @@ REACHED = frozenset(
 
 def test_no_seed_breaks_a_promise() -> None:
     outcomes = [
-        *run_seeds(range(SEEDS_COUNT), run=partial(simulate, make=TransactionWorld)),
-        *run_seeds(range(round(SEEDS_COUNT * CLUSTER_SHARE)), run=partial(simulate, make=TransactionClusterWorld)),
+        outcome
+        for make, count in ((TransactionWorld, SEEDS_COUNT), (TransactionClusterWorld, round(SEEDS_COUNT * CLUSTER_SHARE)))
+        for outcome in remember(make, run_seeds(range(count), run=partial(simulate, make=make)))
     ]
 
     failed = [describe(outcome) for outcome in outcomes if outcome.findings]
@@ -74,14 +75,14 @@ def test_a_seed_gives_the_same_trace_in_another_process(kind: type[World]) -> No
 @pytest.mark.parametrize("seed", KEPT)
 def test_what_a_seed_found_stays_mended(seed: int) -> None:
     kind, _ = KEPT[seed]
-    outcome = simulate(seed, make=kind)
+    outcome = outcome_of(seed, kind)
 
     assert not outcome.findings, describe(outcome)
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_a_missing_safeguard_is_noticed(name: str) -> None:
-    safe = simulate(KEPT_SEEDS[name], make=ABLATION_SET.world_of(name))
+    safe = outcome_of(KEPT_SEEDS[name], ABLATION_SET.world_of(name))
 
     assert safe.findings == {}, "the seed fails with the safeguard too"
     assert ABLATION_SET.world_of(name) is not LeaderlessWorld or REACHED_THE_END in safe.covered, "the script has lost its way"

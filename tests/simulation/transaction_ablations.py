@@ -198,7 +198,7 @@ KEPT_SEEDS = {
     "bump_no_epoch": 6,
     "ignore_the_last_stable_offset": 0,
     "take_markers_of_any_epoch": 2,
-    "answer_before_the_commit": 30,
+    "answer_before_the_commit": 50,
     "count_offsets_at_the_answer": 0,
     "keep_the_guard_after_a_marker": 32,
     "send_markers_before_the_commit": 0,

@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from tests.simulation.ablation_set import SEEDS_MAX
-from tests.simulation.campaign import describe, hash_in_fresh_process, reached_by, replay_command, run_seeds
+from tests.simulation.campaign import describe, hash_in_fresh_process, outcome_of, reached_by, remember, replay_command, run_seeds
 from tests.simulation.secured.ablations import ABLATION_SET, ABLATIONS, BROKEN_BY, KEPT_SEEDS
 from tests.simulation.secured.cluster import SecuredClusterWorld
 from tests.simulation.secured.transactions import SecuredTransactionWorld
@@ -36,7 +36,7 @@ REACHED = frozenset(
 
 def test_no_seed_breaks_a_promise() -> None:
     outcomes = [
-        *run_seeds(range(SEEDS_COUNT), run=partial(simulate, make=SecuredWorld)),
+        *remember(SecuredWorld, run_seeds(range(SEEDS_COUNT), run=partial(simulate, make=SecuredWorld))),
         *run_seeds(range(round(SEEDS_COUNT * CLUSTER_SHARE)), run=partial(simulate, make=SecuredClusterWorld)),
         *run_seeds(range(round(SEEDS_COUNT * TRANSACTION_SHARE)), run=partial(simulate, make=SecuredTransactionWorld)),
     ]
@@ -57,7 +57,7 @@ def test_a_seed_gives_the_same_trace_in_another_process(kind: type[World]) -> No
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_a_missing_safeguard_is_noticed(name: str) -> None:
-    assert simulate(KEPT_SEEDS[name], make=ABLATION_SET.world_of(name)).findings == {}, "the seed fails with the safeguard too"
+    assert outcome_of(KEPT_SEEDS[name], ABLATION_SET.world_of(name)).findings == {}, "the seed fails with the safeguard too"
     if ABLATION_SET.is_found(name, ABLATION_SET.run_with(name, KEPT_SEEDS[name])):
         return
 
