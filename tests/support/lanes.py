@@ -61,6 +61,8 @@ LANE_MAX_S = 1_800
 """Longer than every lane takes on a slow machine; pytest-timeout ends a single test before."""
 SLOWEST_COUNT = 20
 TAIL_LINES = 100
+WARNING = re.compile(r"^  .*Warning: (seed .*)$", re.MULTILINE)
+"""Of a simulated world whose seed does not show any more what it was kept for: the search for another takes minutes in each run."""
 OUTCOMES = {"failure": "failed", "error": "failed", "skipped": "skipped"}  # JUnit's words and ours
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "junit_family=xunit1")  # which names each test's file
 
@@ -84,12 +86,14 @@ class Result:
     cpu_s: float = 0.0
     """Of pytest and of the processes that it waited for: those that it killed and left count nowhere."""
     output: str = ""
+    warnings: list[str] = field(default_factory=list)
 
     def add(self, other: Result) -> None:
         self.failures += other.failures
         self.counts += other.counts
         self.seconds += other.seconds
         self.cpu_s += other.cpu_s
+        self.warnings += other.warnings
         for reason, tests in other.skipped.items():
             self.skipped[reason] |= tests
 
@@ -146,6 +150,7 @@ class Run:
         result = _read_report(report)
         result.cpu_s = usage.ru_utime + usage.ru_stime
         result.output = log.read_text(errors="replace")
+        result.warnings = WARNING.findall(result.output)
         if not result.failures and (process.returncode or not result.counts):
             result.failures.append(f"{lane.name}: pytest {ended}")
             result.counts["failed"] += 1
@@ -216,6 +221,7 @@ def summary(total: Result) -> str:
     lines += ["skipped and why:"] if total.skipped else ["nothing was skipped"]
     for reason, tests in sorted(total.skipped.items()):
         lines += [f"{reason}:", *(f"    {test}" for test in sorted(tests))]
+    lines += [f"warning: {warning}" for warning in total.warnings]
     lines += ["failed:", *(f"    {test}" for test in total.failures)] if total.failures else []
     return "\n".join([*lines, _counted(total)])
 

@@ -68,6 +68,13 @@ def test_outcomes_of_all_lanes_are_added_up(tmp_path: Path, capsys: pytest.Captu
     assert lines[-1] == "2 passed, 2 failed, 1 skipped"
 
 
+def test_a_seed_that_is_to_be_replaced_is_told(tmp_path: Path) -> None:
+    """A warning of a lane that passes would be seen by nobody."""
+    warning = "import warnings\ndef test_a(): warnings.warn('seed 7 does not show it any more: keep 8', stacklevel=1)\n"
+
+    assert "warning: seed 7 does not show it any more: keep 8" in summary(run(tmp_path, seeds=warning)).splitlines()
+
+
 @pytest.mark.parametrize("death", ["os._exit(0)", "os._exit(3)", "os.kill(os.getpid(), 9)"])
 def test_a_lane_that_dies_fails_and_takes_nothing_with_it(tmp_path: Path, death: str) -> None:
     """Whatever its exit status: without a report nobody knows what its tests came to."""
