@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
+from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.clients.transactional import ConfluentProducer, committed_offset, read, run_transaction
 from tests.support.cluster import BARNABAS, KAFKA, Cluster
 
@@ -24,23 +24,30 @@ def coordinator_of(cluster: Cluster, transactional_id: str) -> int:
     return found
 
 
-@pytest.mark.parametrize("level", [0, 2])
-def test_transactions_over_nodes_of_both_kinds(tmp_path: Path, level: int) -> None:
-    format_words = ("--release-version", "4.0-IV3", "--feature", f"transaction.version={level}")
-    with Cluster(tmp_path, KINDS, settings=SETTINGS, format_words=format_words) as cluster:
-        cluster.create_topic("t", assignment=ASSIGNMENT)
-        committed = []
-        coordinators = set()
-        for name in (f"p{number}" for number in range(PRODUCERS)):
-            producer = ConfluentProducer(cluster.bootstrap, name)
-            producer.init()
-            coordinators.add(coordinator_of(cluster, name))
-            for turn, is_committed in enumerate((True, False, True)):
-                values = [f"{name}, turn {turn}, partition {index}" for index in range(PARTITIONS)]
-                run_transaction(producer, "t", *values, is_committed=is_committed, partitions=PARTITIONS, offset_of=(name, turn + 1))
-                committed += values if is_committed else []
-            producer.close()
+def run_transactions(cluster: Cluster, topic: str) -> None:
+    """Of each producer two that are committed and one that is aborted, at the level that the cluster has now."""
+    cluster.create_topic(topic, assignment=ASSIGNMENT)
+    committed = []
+    coordinators = set()
+    for name in (f"{topic}-p{number}" for number in range(PRODUCERS)):
+        producer = ConfluentProducer(cluster.bootstrap, name)
+        producer.init()
+        coordinators.add(coordinator_of(cluster, name))
+        for turn, is_committed in enumerate((True, False, True)):
+            values = [f"{name}, turn {turn}, partition {index}" for index in range(PARTITIONS)]
+            run_transaction(producer, topic, *values, is_committed=is_committed, partitions=PARTITIONS, offset_of=(name, turn + 1))
+            committed += values if is_committed else []
+        producer.close()
 
-        assert coordinators == set(cluster.nodes), "too few producers for a coordinator on each node"
-        assert read(cluster, "t", count=len(committed), partitions=PARTITIONS) == sorted(committed)
-        assert {committed_offset(cluster, f"p{number}", "t") for number in range(PRODUCERS)} == {3}
+    assert coordinators == set(cluster.nodes), "too few producers for a coordinator on each node"
+    assert read(cluster, topic, count=len(committed), partitions=PARTITIONS) == sorted(committed)
+    assert {committed_offset(cluster, f"{topic}-p{number}", topic) for number in range(PRODUCERS)} == {3}
+
+
+def test_transactions_over_nodes_of_both_kinds(tmp_path: Path) -> None:
+    format_words = ("--release-version", "4.0-IV3", "--feature", "transaction.version=0")
+    with Cluster(tmp_path, KINDS, settings=SETTINGS, format_words=format_words) as cluster:
+        run_transactions(cluster, "at-0")
+        level = FeatureUpdateKey(feature="transaction.version", max_version_level=2)
+        assert cluster.ask(UpdateFeaturesRequest(feature_updates=[level]), 1).error_code == ErrorCode.NONE
+        run_transactions(cluster, "at-2")
