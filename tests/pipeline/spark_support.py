@@ -34,7 +34,14 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 MASTER = "local[2]"
 DRIVER_MEMORY = "spark.driver.memory=1g"
 # 200 shuffle tasks, the default, take longer than all the tests' data.
-SESSION_SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+SESSION_SETTINGS = {
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    # To compile a plan takes longer than to run it on so few rows. What tests run as a command, and the documentation's examples, compile.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.streaming.pollingDelay": "100ms",  # an idle query asks the source for its ends every 10 ms otherwise
+}
 
 
 def needs_java() -> pytest.MarkDecorator:
