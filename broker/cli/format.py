@@ -14,14 +14,15 @@ from storage.errors import StorageError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
 
-def format_storage(arguments: list[str]) -> int:
+def format_storage(arguments: list[str], environ: Mapping[str, str] = os.environ) -> int:
     """Format the log directories; returns the exit code. Raises ConfigError for a wrong setting."""
     from broker.cli.formatter import FormatOptions, format_node
 
     options = _parser().parse_args(arguments)
-    config = load_server_config(options.config, os.environ, options.override)
+    config = load_server_config(options.config, environ, options.override)
     asked = FormatOptions(
         options.cluster_id,
         ignore_formatted=options.ignore_formatted,

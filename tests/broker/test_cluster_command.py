@@ -18,6 +18,7 @@ import pytest
 
 from broker.cli.cluster_up import RESTARTS_MAX
 from tests.support.cluster import free_ports
+from tests.support.commands import run_here
 from tests.support.process import checkout
 
 LAUNCHER = checkout() / "barnabas" / "__main__.py"
@@ -73,7 +74,8 @@ def status(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def report(*arguments: str) -> dict[str, Any]:
-    done = status("--json", *arguments)
+    """As `status` tells programs. In this process: tests ask again and again."""
+    done = run_here("cluster", "status", "--json", *arguments)
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.clients.members import POLL_MS, SESSION_TIMEOUT_MS, Member
 from tests.support.json_program import JsonProgram, to_bytes
-from tests.support.kafka import java_program
+from tests.support.kafka import java_command
 from tests.support.messages import Stored
 from tests.support.process import ServerProcess
 
@@ -21,7 +21,7 @@ class JavaConsumers(JsonProgram):
     """The JVM."""
 
     def __init__(self) -> None:
-        super().__init__(java_program("Consumers.java"))
+        super().__init__(java_command("Consumers"))
         self._numbers = itertools.count()
 
     def join(self, server: ServerProcess, topics: Sequence[str] | str, group: str, protocol: str = CONSUMER, **config: str) -> JavaMember:

@@ -21,7 +21,7 @@ from confluent_kafka.admin import ScramMechanism
 
 from broker.cli.authority import Authority, KeyPair
 from tests.clients.java_members import CLASSIC, CONSUMER
-from tests.support.kafka import java_program
+from tests.support.kafka import java_command
 from tests.support.secured_cluster import SecuredCluster
 
 ALL = bool(os.environ.get("BARNABAS_TEST_END_TO_END"))
@@ -169,7 +169,7 @@ def run(cluster: SecuredCluster, path: Path, settings: Mapping[str, str]) -> dic
     stopped = []
     with (path.parent / "errors").open("w+") as errors:
         program = subprocess.Popen(
-            [*java_program("EndToEndAuthorization.java"), str(path)],
+            [*java_command("EndToEndAuthorization"), str(path)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
         )  # fmt: skip
         assert program.stdin is not None and program.stdout is not None

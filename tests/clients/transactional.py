@@ -21,7 +21,7 @@ from kafka.errors import InvalidProducerEpochError, ProducerFencedError
 from kafka.structs import OffsetAndMetadata
 
 from tests.support.json_program import JsonProgram, ProgramError
-from tests.support.kafka import java_program
+from tests.support.kafka import java_command
 
 TIMEOUT_S = 60.0
 TIMEOUT_MS = 60_000
@@ -236,7 +236,7 @@ PYTHON_PRODUCERS: Mapping[str, type[TransactionalProducer]] = {
 
 def start_java_producers() -> JsonProgram:
     """The JVM of JavaProducer, which the caller closes."""
-    return JsonProgram(java_program("TransactionalProducers.java"))
+    return JsonProgram(java_command("TransactionalProducers"))
 
 
 def read(server: Server, topic: str, *, isolation: str = "read_committed", count: int = 0, partitions: int = 1) -> list[str]:

@@ -16,7 +16,7 @@ from config.properties import ConfigError, Property, PropertyType
 from config.server import SERVER_PROPERTIES
 from config.server_rules import server_config
 from config.topic import TOPIC_PROPERTIES
-from tests.support.kafka import java_source, kafka_jars
+from tests.support.kafka import java_command
 
 BASE = {
     "process.roles": "broker,controller",
@@ -77,8 +77,9 @@ def declared(tmp_path_factory: pytest.TempPathFactory) -> Declared:
     cases = tmp_path_factory.mktemp("cases") / "cases"
     cases.write_text("".join(f"{name}\t{text}\n" for name, text in numeric_cases()))
     settings = [f"{name}={text}" for name, text in BASE.items()]
-    command = ["java", "-Xshare:auto", "-cp", f"{kafka_jars()}/*", java_source("ConfigDefs.java"), str(cases), *settings]
-    printed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    printed = subprocess.run(
+        java_command("ConfigDefs", str(cases), *settings), capture_output=True, text=True, timeout=120, check=True
+    ).stdout
     broker, topic, verdicts = (part.strip("\n").split("\n") for part in printed.split("---\n"))
     return Declared(
         {line.split("\t")[0]: line.split("\t") for line in broker}, {line.split("\t")[0]: line.split("\t") for line in topic}, verdicts

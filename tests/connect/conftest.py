@@ -67,7 +67,7 @@ def broker(endpoint: Endpoint) -> ServerProcess:
 def _worker(endpoint: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectWorker]:
     process = ConnectWorker(tmp_path_factory.mktemp("connect"), endpoint, GROUP, WORKER_SETTINGS)
     yield process
-    process.kill()
+    process.end()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from typing import Any
 import confluent_kafka
 
 from tests.support.commits import committed
-from tests.support.kafka import TOOL_JVM_FLAGS, class_path, java_source
+from tests.support.kafka import java_command
 from tests.support.process import LineReader
 
 TOPIC = "crash"
@@ -188,9 +188,8 @@ class JavaProducer:
         self.name = name
         self._history = history
         arguments = [bootstrap, TOPIC, PARTITIONS, name, sends_per_second, VALUE_SIZE, IN_FLIGHT_LIMIT]
-        flags = [*TOOL_JVM_FLAGS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
         self._process = subprocess.Popen(
-            ["java", *flags, "-cp", class_path(), java_source("AckedProducer.java"), *map(str, arguments)],
+            java_command("AckedProducer", *map(str, arguments), flags=["-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

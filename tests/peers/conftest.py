@@ -26,8 +26,7 @@ def _maker(kind: type[ServerProcess], root: Path) -> Iterator[Callable[..., Serv
 
     yield make
     for process in made:
-        if process.is_running:
-            process.stop()
+        process.end()
 
 
 @pytest.fixture

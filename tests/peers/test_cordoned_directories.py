@@ -102,8 +102,8 @@ class Starter:
 def starter(request: pytest.FixtureRequest, tmp_path: Path, paths: list[Path]) -> Iterator[Starter]:
     starter = Starter(request.param, tmp_path, paths)
     yield starter
-    if starter.broker is not None and starter.broker.is_running:
-        starter.broker.stop()
+    if starter.broker is not None:
+        starter.broker.end()
 
 
 def test_what_is_cordoned_gets_nothing_new_until_it_is_lifted(

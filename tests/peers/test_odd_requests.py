@@ -74,8 +74,7 @@ def both(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
         yield servers
     finally:
         for server in servers:
-            if server.is_running:
-                server.stop()
+            server.end()
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=[each.name for each in REQUESTS])

@@ -15,7 +15,7 @@ from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.uuids import uuid_to_text
 from storage.meta_properties import read_meta_properties
 from tests.support.java_host import JavaHost
-from tests.support.kafka import TOOL_JVM_FLAGS, shell_class_path
+from tests.support.kafka import JVM_FLAGS, shell_class_path
 from tests.support.quorum import DynamicQuorum, QuorumNode, dynamic_quorum, until
 
 TOOL = "MetadataQuorumCommand"
@@ -131,7 +131,7 @@ def test_the_metadata_shell_reads_a_snapshot(quorum: DynamicQuorum, tmp_path: Pa
     until(lambda: int(max(path.name for path in directory.glob("*.checkpoint"))[:20]) >= registered, "a snapshot has all brokers")
     # A copy: the shell locks the log directory, which its node has locked.
     snapshot = shutil.copy(max(directory.glob("*.checkpoint")), tmp_path)
-    command = ["java", *TOOL_JVM_FLAGS, "-cp", class_path, "org.apache.kafka.shell.MetadataShell", "--snapshot", str(snapshot)]
+    command = ["java", *JVM_FLAGS, "-cp", class_path, "org.apache.kafka.shell.MetadataShell", "--snapshot", str(snapshot)]
 
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as shell:
         try:

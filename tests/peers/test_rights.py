@@ -150,8 +150,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Side]]:
         yield made
     finally:
         for side in made:
-            if side.server.is_running:
-                side.server.stop()
+            side.server.end()
 
 
 @pytest.mark.parametrize(

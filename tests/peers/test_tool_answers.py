@@ -157,7 +157,7 @@ def both(tmp_path_factory: pytest.TempPathFactory, java_host: JavaHost) -> list[
         try:
             found.append(answers(server, java_host))
         finally:
-            server.stop()
+            server.end()
     return list(zip(*found, strict=True))
 
 

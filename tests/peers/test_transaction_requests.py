@@ -66,8 +66,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerProce
         yield servers
     finally:
         for server in servers:
-            if server.is_running:
-                server.stop()
+            server.end()
 
 
 class Teller:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.fixtures import java_host, make_server, own_server, parametrize_protocol, secured, server
 from tests.support.secured_cluster import Endpoint, SecuredCluster, plain
-from tests.support.streams import StreamsHost, compile_programs
+from tests.support.streams import StreamsHost, programs_path
 
 __all__ = [
     "application_id", "endpoint", "java_host", "make_server", "new_host", "own_server", "programs", "secured", "server", "streams_host"
@@ -19,9 +19,9 @@ _application_numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> str:
+def programs() -> str:
     """The class path with the compiled programs."""
-    return compile_programs(tmp_path_factory.mktemp("classes"))
+    return programs_path()
 
 
 @pytest.fixture(scope="session")

@@ -21,10 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.suites.clusters import ClusterService
-from tests.support.kafka import KAFKA_VERSION, SERVER_JVM_FLAGS, class_path_of
-from tests.support.streams import COMPILER_FLAGS
+from tests.support.jvm import KeptClasses, programs_jar
+from tests.support.kafka import JVM_FLAGS, KAFKA_VERSION, class_path_of
 
-COMPILE_TIMEOUT_S = 120
 CLASS_MAX_S = 3_600
 GROUP = "org.apache.kafka"
 JARS: tuple[tuple[str, ...], ...] = (
@@ -44,7 +43,7 @@ JARS: tuple[tuple[str, ...], ...] = (
     ("org.junit.platform", "junit-platform-console", "1.13.1"),
 )
 # The tests run streams programs, a Connect worker or two MirrorMakers in the JVM.
-JVM_FLAGS = (*SERVER_JVM_FLAGS, "-Xmx1g", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+SUITE_JVM_FLAGS = (*JVM_FLAGS, "-Xmx1g", "-Dorg.slf4j.simpleLogger.showDateTime=true")
 EXTENSION = "META-INF/services/org.junit.jupiter.api.extension.Extension"
 
 
@@ -102,16 +101,12 @@ class Outcome:
         return f"{len(self.passed)} passed, {len(self.failed)} failed, {len(self.left_out)} left out, {self.seconds:.0f} s"
 
 
-def compile_classes(directory: Path) -> str:
-    """The class path with the classes of `java/` at its head, which are put into `directory`."""
+def suites_path() -> str:
+    """The class path with the classes of `java/` at its head."""
     found = class_path_of("kafka-own-tests", JARS)
     sources = sorted((Path(__file__).parent / "java").glob("*.java"))
-    command = ["javac", *COMPILER_FLAGS, "-XDignore.symbol.file", "-proc:none", "-cp", found, "-d", str(directory), *map(str, sources)]
-    subprocess.run(command, check=True, timeout=COMPILE_TIMEOUT_S)
-    services = directory / EXTENSION
-    services.parent.mkdir(parents=True)
-    services.write_text("barnabas.suites.WithoutStreamsGroups\n")
-    return f"{directory}:{found}"
+    flags, services = ("-XDignore.symbol.file", "-proc:none"), {EXTENSION: "barnabas.suites.WithoutStreamsGroups\n"}
+    return f"{programs_jar('kafka-own-tests-programs', sources, found, flags=flags, more=services)}:{found}"
 
 
 def run(name: str, method: str, class_path: str, directory: Path) -> Outcome:
@@ -120,18 +115,21 @@ def run(name: str, method: str, class_path: str, directory: Path) -> Outcome:
     full_name = f"{suite.package}.{name}"
     reports, log = directory / "reports", directory / "suite.log"
     directory.mkdir(parents=True, exist_ok=True)
+    classes = KeptClasses("kafka-own-tests", class_path)
     # What is selected by its class is filtered by method: how a test's parameters are written need not be known.
     words = [f"--select-class={full_name}", f"--include-methodname={full_name}#{method or '.*'}"]
     words += [f"--exclude-methodname={full_name}#{left_out}" for left_out in suite.left_out]
     with ClusterService(os.environ.get("BARNABAS_TEST_SERVER", "barnabas"), directory) as clusters, log.open("wb") as output:
         subprocess.run(
             [
-                "java", *JVM_FLAGS, f"-Dbarnabas.clusters={clusters.address}", f"-Djava.io.tmpdir={directory}", "-cp", class_path,
+                "java", *SUITE_JVM_FLAGS, *(classes.flags() or classes.flags_to_leave()),
+                f"-Dbarnabas.clusters={clusters.address}", f"-Djava.io.tmpdir={directory}", "-cp", class_path,
                 "org.junit.platform.console.ConsoleLauncher", "execute", *words, "--disable-banner", "--details=testfeed",
                 "--disable-ansi-colors", f"--reports-dir={reports}", "--config=junit.jupiter.extensions.autodetection.enabled=true",
             ],
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, timeout=CLASS_MAX_S, check=False,
         )  # fmt: skip
+    classes.keep()
     outcome = _read_reports(reports / "TEST-junit-jupiter.xml")
     assert outcome.passed or outcome.failed, f"nothing ran:\n{log.read_text()[-8_000:]}"
     outcome.left_out.update(suite.left_out)
@@ -165,7 +163,7 @@ def main(words: Sequence[str]) -> int:
     if unknown := [test for test in asked if test.partition("#")[0] not in SUITES]:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(SUITES)}")
     directory = Path(tempfile.mkdtemp(prefix="kafka-suites-"))
-    class_path = compile_classes(directory / "classes")
+    class_path = suites_path()
     failed_count = 0
     for test in asked:
         name, _, method = test.partition("#")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suites.kafka import compile_classes, run
+from tests.suites.kafka import run, suites_path
 
 QUICK = {
     ("TransactionsWithMaxInFlightOneTest", ""): 1,
@@ -17,8 +17,8 @@ QUICK = {
 
 
 @pytest.fixture(scope="module")
-def class_path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return compile_classes(tmp_path_factory.mktemp("classes"))
+def class_path() -> str:
+    return suites_path()
 
 
 @pytest.mark.parametrize(("name", "method"), QUICK)

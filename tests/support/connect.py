@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from broker.cli.client_files import escape
-from tests.support.kafka import KAFKA_VERSION, SERVER_JVM_FLAGS, TOOL_JVM_FLAGS, class_path_of, java_source
+from tests.support.jvm import KeptClasses, programs_jar
+from tests.support.kafka import JVM_FLAGS, KAFKA_VERSION, class_path_of, java_source
 from tests.support.process import ServerProcess
 from tests.support.secured_cluster import Endpoint
 
@@ -30,8 +31,8 @@ CONNECT_JARS = (
 )
 LOG = "-Dorg.slf4j.simpleLogger."
 # What they do is worth reading after a failure; every request and every config is not.
-JVM_FLAGS = (
-    *SERVER_JVM_FLAGS,
+CONNECT_JVM_FLAGS = (
+    *JVM_FLAGS,
     f"{LOG}defaultLogLevel=info",
     f"{LOG}log.org.apache.kafka.clients.Metadata=warn",
     f"{LOG}log.org.apache.kafka.clients.consumer.internals.SubscriptionState=warn",
@@ -116,11 +117,24 @@ class ConnectProcess(ServerProcess):
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         super().__init__(directory)
         self.settings = dict(settings)
+        self._classes = KeptClasses("kafka-connect", connect_class_path())
 
     def command(self) -> list[str]:
+        flags = self._classes.flags() or self._classes.flags_to_leave()
         properties = self.directory / f"{self.name}.properties"
         properties.write_text("".join(f"{key}={escape(value)}\n" for key, value in self.settings.items()))
-        return ["java", *JVM_FLAGS, "-cp", connect_class_path(), self.main_class, str(properties)]
+        return ["java", *CONNECT_JVM_FLAGS, *flags, "-cp", connect_class_path(), self.main_class, str(properties)]
+
+    def stop(self) -> int:
+        status = super().stop()
+        self._classes.keep()
+        return status
+
+    def end(self) -> None:
+        """It is not needed any more: kill -9, which is quick, unless it has to leave its classes to those that come after it."""
+        if self.is_running and not self._classes.flags():
+            self.stop()
+        self.kill()
 
     def wait_for(self, find: Callable[[], T | None], what: str) -> T:
         """What `find` returns once that is true; the process need not run meanwhile. AssertionError with the log's tail if it never is."""
@@ -209,8 +223,9 @@ class MirrorMaker(ConnectProcess):
 
     def view(self, bootstrap: str, source: str, group: str) -> dict[str, Any]:
         """What MirrorMaker's client for applications (java/MirrorView.java) finds at a cluster that has the copies."""
-        arguments = (java_source("MirrorView.java"), bootstrap, source, group, str(VIEW_MAX_S))
-        command = ["java", *TOOL_JVM_FLAGS, "-cp", connect_class_path(), *arguments]
+        programs = programs_jar("mirror-programs", [Path(java_source("MirrorView.java"))], connect_class_path())
+        class_path = f"{connect_class_path()}:{programs}"
+        command = ["java", *JVM_FLAGS, *self._classes.flags(), "-cp", class_path, "MirrorView", bootstrap, source, group, str(VIEW_MAX_S)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_MAX_S, check=False)
         assert done.returncode == 0, done.stderr
         view: dict[str, Any] = json.loads(done.stdout)

@@ -67,7 +67,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     process = new_server(tmp_path_factory.mktemp("server"))
     process.start()
     yield process
-    _finish(process)
+    process.end()
 
 
 @pytest.fixture(scope="session")
@@ -83,7 +83,7 @@ def own_server(tmp_path: Path) -> Iterator[ServerProcess]:
     process = new_server(tmp_path)
     process.start()
     yield process
-    _finish(process)
+    process.end()
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def make_server(tmp_path: Path) -> Iterator[Callable[[dict[str, str]], ServerPro
 
     yield make
     for process in started:
-        _finish(process)
+        process.end()
 
 
 @pytest.fixture(scope="session")
@@ -114,8 +114,3 @@ def topic_name(request: pytest.FixtureRequest) -> str:
     """A topic name that no other test of the run uses; the test's own name shows where it comes from."""
     plain = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)[:60]
     return f"{plain}-{next(_topic_numbers)}"
-
-
-def _finish(process: ServerProcess) -> None:
-    if process.is_running:
-        process.stop()

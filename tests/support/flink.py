@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.json_program import JsonProgram
-from tests.support.kafka import SERVER_JVM_FLAGS, class_path_of
-from tests.support.streams import COMPILER_FLAGS
+from tests.support.jvm import programs_jar
+from tests.support.kafka import JVM_FLAGS, class_path_of
 
 FLINK = "org.apache.flink"
 FLINK_VERSION, CONNECTOR_VERSION = "2.2.1", "5.0.0-2.2"
@@ -18,17 +17,14 @@ JARS = (
     ("org.slf4j", "slf4j-simple", "1.7.36"),
 )
 LOG = "-Dorg.slf4j.simpleLogger."
-JVM_FLAGS = (*SERVER_JVM_FLAGS, "-Xmx512m", "--add-opens=java.base/java.util=ALL-UNNAMED", f"{LOG}showDateTime=true")
-COMPILE_TIMEOUT_S = 120
+FLINK_JVM_FLAGS = (*JVM_FLAGS, "-Xmx512m", "--add-opens=java.base/java.util=ALL-UNNAMED", f"{LOG}showDateTime=true")
 
 
-def compile_flink(directory: Path) -> str:
-    """The class path with the compiled job, which is put into `directory`. Ends the test without Java or Maven."""
+def flink_path() -> str:
+    """The class path with the compiled job. Ends the test without Java or Maven."""
     found = class_path_of(f"flink-{FLINK_VERSION}", JARS)
     sources = sorted((Path(__file__).parent / "java/flink").glob("*.java"))
-    command = ["javac", *COMPILER_FLAGS, "-cp", found, "-d", str(directory), *map(str, sources)]
-    subprocess.run(command, check=True, timeout=COMPILE_TIMEOUT_S)
-    return f"{directory}:{found}"
+    return f"{found}:{programs_jar('flink-programs', sources, found)}"
 
 
 class FlinkCopy:
@@ -43,7 +39,7 @@ class FlinkCopy:
         self._start_jvm()
 
     def _start_jvm(self) -> None:
-        self._jvm = JsonProgram(["java", *JVM_FLAGS, "-cp", self._classes, "FlinkCopies"])
+        self._jvm = JsonProgram(["java", *FLINK_JVM_FLAGS, "-cp", self._classes, "FlinkCopies"])
 
     def start(self) -> None:
         """A new job, from the last checkpoint that is complete, if there is one."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.support.json_program import JsonProgram, to_bytes, to_text
-from tests.support.kafka import java_program
+from tests.support.kafka import java_command
 from tests.support.messages import Message, Stored
 
 TOOLS = "org.apache.kafka.tools"
@@ -29,7 +29,7 @@ class JavaHost(JsonProgram):
     """Owns the JVM. Calls are synchronous and answered in order; `close` ends it."""
 
     def __init__(self) -> None:
-        super().__init__(java_program("JavaHost.java"))
+        super().__init__(java_command("JavaHost"))
 
     def produce(self, config: Mapping[str, str], topic: str, messages: Sequence[Message]) -> list[int]:
         """Sends the messages and returns their offsets; AssertionError when one is refused."""

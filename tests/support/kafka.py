@@ -7,13 +7,14 @@ clients that the broker must serve. A JVM takes about a second to start, so most
 from __future__ import annotations
 
 import functools
-import hashlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.support.json_program import JsonProgram, to_text
+from tests.support.jvm import KeptClasses, make_once, programs_jar
 from tests.support.process import ServerProcess, cache_dir, free_port
 from tests.support.requirements import require
 
@@ -26,12 +27,13 @@ JARS = (
 SHELL_JARS = (("org.apache.kafka", "kafka-shell", KAFKA_VERSION),)
 INSTALL_HINT = "install both with: sudo apt-get install -y openjdk-17-jdk-headless maven"
 MAVEN_TIMEOUT_S = 600
-FORMAT_TIMEOUT_S = 120
-VERSION_TIMEOUT_S = 60
-# A short-lived tool spends its time in start-up: shared class data and the quick compiler halve it.
-TOOL_JVM_FLAGS = ("-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
-# A server runs for seconds or minutes, often beside others: little memory, one collector thread, and the quick compiler.
-SERVER_JVM_FLAGS = (*TOOL_JVM_FLAGS, "-XX:+UseSerialGC")
+# A JVM of the tests spends much of its time in start-up, and runs beside others: the quick compiler, one collector thread, little memory.
+JVM_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+PROGRAMS = (
+    "AckedProducer", "Acls", "ConfigDefs", "Consumers", "EndToEndAuthorization", "FormattedKafka", "JavaHost", "Quotas", "SecurityAnswers",
+    "TransactionalProducers",
+)  # fmt: skip
+"""Of tests/support/java, those that need nothing but Kafka's jars."""
 # A broker that was killed may register again only when its session has ended, which takes 9 s by default.
 SHORT_SESSION = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 
@@ -73,8 +75,16 @@ def class_path() -> str:
     return f"{kafka_jars()}/*"
 
 
-def java_command(main_class: str, *arguments: str, flags: Sequence[str] = TOOL_JVM_FLAGS) -> list[str]:
-    return ["java", *flags, "-cp", class_path(), main_class, *arguments]
+@functools.cache
+def programs_path() -> str:
+    """Kafka's jars, and the tests' programs that need no others."""
+    sources = [Path(java_source(f"{name}.java")) for name in PROGRAMS]
+    return f"{class_path()}:{programs_jar('kafka-programs', sources, class_path())}"
+
+
+def java_command(main_class: str, *arguments: str, flags: Sequence[str] = ()) -> list[str]:
+    """The command that runs a tool of Kafka's, or a program of the tests, on the classes that are kept of such."""
+    return ["java", *JVM_FLAGS, *kept_classes()[1].flags(), *flags, "-cp", programs_path(), main_class, *arguments]
 
 
 def java_tool(main_class: str, *arguments: str, stdin: str = "", timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
@@ -94,32 +104,63 @@ def start_java_tool(main_class: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 @functools.cache
-def with_kept_classes() -> tuple[str, ...]:
-    """The flag by which a server's JVM takes Kafka's classes as an earlier one has left them: it starts with half the work, 1.6 s of a CPU
-    instead of 3.0. Made once per machine, Java and version of Kafka; where that fails, a server starts as it would without."""
-    scratch_parent = kafka_jars().parent
-    java = subprocess.run(["java", "-version"], capture_output=True, timeout=VERSION_TIMEOUT_S, check=True)
-    kept = cache_dir() / f"kafka-{KAFKA_VERSION}-classes-{hashlib.sha256(java.stderr).hexdigest()[:12]}.jsa"
-    if not kept.exists():
-        with tempfile.TemporaryDirectory(dir=scratch_parent) as scratch:
-            server = KafkaServer(Path(scratch) / "server")
-            made = Path(scratch) / "classes.jsa"
-            server.class_flags = (f"-XX:ArchiveClassesAtExit={made}",)
-            server.start()
+def kept_classes() -> tuple[KeptClasses, KeptClasses]:
+    """Those of servers, and those of clients and tools: a JVM starts with half the work, a server with 1.6 s of a CPU instead of 3.0. Made
+    once per machine, Java, version of Kafka and of the programs."""
+    kept = [KeptClasses(f"kafka-{KAFKA_VERSION}-{name}", programs_path()) for name in ("server", "client")]
+    make_once("kafka-classes", lambda: all(each.path.exists() for each in kept), lambda: _keep_classes(*kept))
+    return kept[0], kept[1]
+
+
+def _keep_classes(of_server: KeptClasses, of_client: KeptClasses) -> None:
+    """A server and its clients do what most of the tests' do, and leave their classes."""
+    with tempfile.TemporaryDirectory(dir=cache_dir()) as scratch:
+        server = KafkaServer(Path(scratch) / "server")
+        server.class_flags = of_server.flags_to_leave()
+        server.start()
+        client = JsonProgram(["java", *JVM_FLAGS, *of_client.flags_to_leave(), "-cp", programs_path(), "JavaHost"])
+        try:
+            for command in _usual_commands(server.bootstrap, server.data_dir):
+                client.ask(command)
+        finally:
+            client.close()
             server.stop()
-            if made.exists():
-                made.rename(kept)
-    return (f"-XX:SharedArchiveFile={kept}",) if kept.exists() else ()
+    of_server.keep()
+    of_client.keep()
+
+
+def _usual_commands(bootstrap: str, data_dir: Path) -> Iterator[dict[str, object]]:
+    """For JavaHost: producers, consumers, transactions, and the tools that the tests use most."""
+    tools, connected = "org.apache.kafka.tools", ("--bootstrap-server", bootstrap)
+    config = {"bootstrap.servers": bootstrap}
+
+    def tool(main: str, *arguments: str) -> dict[str, object]:
+        return {"op": "tool", "main": main, "args": arguments, "stdin": ""}
+
+    for topic in ("in", "out"):
+        yield tool(f"{tools}.TopicCommand", *connected, "--create", "--topic", topic)
+    value = to_text(b"value")
+    records = [{"partition": 0, "timestamp": None, "key": value, "value": value, "headers": [["name", value]]}] * 10
+    yield {"op": "produce", "config": config, "topic": "in", "records": records}
+    yield {"op": "consume", "config": config, "topic": "in", "count": 10, "timeout_ms": 10_000}
+    for protocol in ("classic", "consumer"):
+        words = ("--topic", "in", "--from-beginning", "--max-messages", "10", "--group", protocol)
+        yield tool(f"{tools}.consumer.ConsoleConsumer", *connected, *words, "--consumer-property", f"group.protocol={protocol}")
+    yield tool(
+        f"{tools}.TransactionalMessageCopier", "--broker-list", bootstrap, "--transactional-id", "copier", "--consumer-group", "copiers",
+        "--input-topic", "in", "--input-partition", "0", "--output-topic", "out", "--transaction-size", "5",
+    )  # fmt: skip
+    yield tool(f"{tools}.TopicCommand", *connected, "--describe")
+    yield tool(f"{tools}.consumer.group.ConsumerGroupCommand", *connected, "--describe", "--all-groups")
+    yield tool("kafka.admin.ConfigCommand", *connected, "--describe", "--all", "--topic", "in")
+    yield tool(f"{tools}.MetadataQuorumCommand", *connected, "describe", "--status")
+    yield tool(f"{tools}.DumpLogSegments", "--print-data-log", "--files", str(data_dir / "out-0" / "00000000000000000000.log"))
+    yield tool("kafka.tools.StorageTool", "random-uuid")
 
 
 def java_source(file_name: str) -> str:
-    """A program of tests/support/java, which `java` compiles as it starts it."""
+    """A program of tests/support/java."""
     return str(Path(__file__).resolve().parent / "java" / file_name)
-
-
-def java_program(file_name: str) -> list[str]:
-    """The command that runs it."""
-    return ["java", *TOOL_JVM_FLAGS, "-cp", class_path(), java_source(file_name)]
 
 
 def _jars_dir() -> Path:
@@ -168,12 +209,17 @@ class KafkaServer(ServerProcess):
 
     def command(self) -> list[str]:
         properties = self.directory / "server.properties"
-        if not properties.exists():
-            self._format(properties)
-        flags = with_kept_classes() if self.class_flags is None else self.class_flags
-        return java_command("kafka.Kafka", str(properties), flags=(*SERVER_JVM_FLAGS, *flags))
+        words = () if properties.exists() else self._prepare(properties)
+        flags = kept_classes()[0].flags() if self.class_flags is None else self.class_flags
+        main_class = "FormattedKafka" if words else "kafka.Kafka"
+        return ["java", *JVM_FLAGS, *flags, "-cp", programs_path(), main_class, str(properties), *words]
 
-    def _format(self, properties: Path) -> None:
+    def end(self) -> None:
+        """kill -9: how Kafka stops is not what is tested, and takes a second."""
+        self.kill()
+
+    def _prepare(self, properties: Path) -> Sequence[str]:
+        """Writes the properties. Returns how kafka-storage is to format the directories before the server starts; empty if that is done."""
         settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -186,7 +232,4 @@ class KafkaServer(ServerProcess):
             settings["controller.quorum.voters"] = f"1@{self.host}:{controller_port}"
             settings["listeners"] = f"PLAINTEXT://{self.host}:{self.port},CONTROLLER://{self.host}:{controller_port}"
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        words = ("format", "-t", self.cluster_id, "-c", str(properties), *self.format_arguments)
-        flags = with_kept_classes() if self.class_flags is None else ()
-        storage_tool = java_command("kafka.tools.StorageTool", *words, flags=(*SERVER_JVM_FLAGS, *flags))
-        subprocess.run(storage_tool, check=True, timeout=FORMAT_TIMEOUT_S, stdout=subprocess.DEVNULL)
+        return ("format", "-t", self.cluster_id, "-c", str(properties), *self.format_arguments)

@@ -183,6 +183,11 @@ class ServerProcess(ABC):
                 self._process.kill()
             self._process.wait(STOP_TIMEOUT_S)
 
+    def end(self) -> None:
+        """The test is over. As `stop`, which fails if the server ignores SIGTERM, whatever the test has done to it."""
+        if self.is_running:
+            self.stop()
+
     def restart(self, *, hard: bool = False) -> ServerProcess:
         """Stops (or with `hard` kills) the server and starts it on the same data and port."""
         if self.is_running:

@@ -5,7 +5,7 @@ A JVM (java/StreamsHost.java) may run any number of instances, so most tests sha
 
 from __future__ import annotations
 
-import subprocess
+import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,12 +14,11 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.json_program import JsonProgram
-from tests.support.kafka import KAFKA_VERSION, SERVER_JVM_FLAGS, class_path, class_path_of, java_source
+from tests.support.jvm import KeptClasses, programs_jar
+from tests.support.kafka import JVM_FLAGS, KAFKA_VERSION, class_path, class_path_of, java_source
 
 JARS = (("org.apache.kafka", "kafka-streams", KAFKA_VERSION),)
 SOURCES = ("StreamsHost.java", "StreamsTopologies.java")
-COMPILER_FLAGS = ("-J-Xshare:auto", "-J-XX:TieredStopAtLevel=1")
-COMPILE_TIMEOUT_S = 120
 WAIT_MAX_S = 120.0
 POLL_INTERVAL_S = 0.05
 TEXT = "org.apache.kafka.common.serialization.Serdes$StringSerde"
@@ -39,12 +38,11 @@ def streams_class_path() -> str:
     return f"{class_path()}:{class_path_of('kafka-streams', JARS)}"
 
 
-def compile_programs(directory: Path) -> str:
-    """The class path with the compiled programs of the tests, which are put into `directory`."""
+@functools.cache
+def programs_path() -> str:
+    """The class path with the programs of the tests."""
     found = streams_class_path()
-    command = ["javac", *COMPILER_FLAGS, "-cp", found, "-d", str(directory), *map(java_source, SOURCES)]
-    subprocess.run(command, check=True, timeout=COMPILE_TIMEOUT_S)
-    return f"{found}:{directory}"
+    return f"{found}:{programs_jar('streams-programs', [Path(java_source(name)) for name in SOURCES], found)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +61,10 @@ class StreamsHost:
     """Owns a JVM with instances in it. `kill` ends all of them at once, `close` in good order."""
 
     def __init__(self, programs: str) -> None:
-        """`programs` is what `compile_programs` returned."""
-        self._jvm = JsonProgram(["java", *SERVER_JVM_FLAGS, "-cp", programs, "StreamsHost"])
+        """`programs` is what `programs_path` returned."""
+        self._classes = KeptClasses("streams", programs)
+        classes = self._classes.flags() or self._classes.flags_to_leave()
+        self._jvm = JsonProgram(["java", *JVM_FLAGS, *classes, "-cp", programs, "StreamsHost"])
 
     def start(
         self, topology: str, application_id: str, bootstrap: str, state_dir: Path, settings: Mapping[str, str] | None = None
@@ -80,6 +80,7 @@ class StreamsHost:
 
     def close(self) -> None:
         self._jvm.close()
+        self._classes.keep()
 
 
 class Instance:

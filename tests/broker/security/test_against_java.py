@@ -27,7 +27,7 @@ from tests.broker.security.tls.der_writer import (
     tlv,
 )
 from tests.broker.security.tls.test_principal_mapping import RULES
-from tests.support.kafka import java_program, missing_java
+from tests.support.kafka import java_command, missing_java
 from tests.support.requirements import needs
 
 pytestmark = needs(missing_java())
@@ -153,7 +153,7 @@ def test_answers_are_those_of_java() -> None:
 
 def ask(questions: list[str]) -> list[str]:
     """For each question a text, or `!` and an exception's class."""
-    command = java_program("SecurityAnswers.java")
+    command = java_command("SecurityAnswers")
     run = subprocess.run(command, input="\n".join(questions) + "\n", capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     return [base64.b64decode(line[1:]).decode() if line.startswith("=") else line for line in run.stdout.splitlines()]
 

@@ -18,7 +18,7 @@ from broker.security.authorizer.standard_authorizer import StandardAuthorizer
 from protocol.errors import KafkaError
 from tests.broker.security.authorizer.random_rules import NAMES, random_acl, random_question
 from tests.broker.security.authorizer.room import DENY, GROUP, LITERAL, PREFIXED, READ, TOPIC, store_of
-from tests.support.kafka import java_source, kafka_jars
+from tests.support.kafka import java_command
 
 WORLDS = 60
 QUESTIONS = 60
@@ -120,8 +120,7 @@ def test_apache_kafka_decides_by_the_same_rule_in_the_same_words(tmp_path: Path)
     commands = tmp_path / "commands"
     commands.write_text("".join(f"{command}\n" for command in script.commands))
 
-    flags = ["-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_jars()}/*"]
-    run = subprocess.run(["java", *flags, java_source("Acls.java"), str(commands)], capture_output=True, timeout=120, check=True)
+    run = subprocess.run(java_command("Acls", str(commands)), capture_output=True, timeout=120, check=True)
 
     printed = run.stdout.decode().splitlines()
     assert len(printed) == len(script.expected)

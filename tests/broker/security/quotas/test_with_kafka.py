@@ -12,7 +12,7 @@ from broker.security.quotas.client_quota_manager import ClientQuotaManager, Requ
 from broker.security.quotas.controller_mutation_quota import ControllerMutationQuotaManager
 from broker.security.quotas.quota_limits import ABSENT, DEFAULT, QuotaScope
 from broker.security.quotas.quota_metrics import PRODUCE
-from tests.support.kafka import java_source, kafka_jars
+from tests.support.kafka import java_command
 
 WORLDS = 60
 STEPS = 1000
@@ -95,8 +95,7 @@ def test_kafka_throttles_for_the_same_times(tmp_path: Path) -> None:
     commands, answers = tmp_path / "commands", tmp_path / "answers"
     commands.write_text("".join(f"{command}\n" for command in script.commands))
 
-    flags = ["-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_jars()}/*"]
-    subprocess.run(["java", *flags, java_source("Quotas.java"), commands, answers], check=True, capture_output=True, timeout=120)
+    subprocess.run(java_command("Quotas", str(commands), str(answers)), check=True, capture_output=True, timeout=120)
 
     records = [command for command in script.commands if command.startswith("record")]
     told = zip(records, map(with_numbers, script.expected), map(with_numbers, answers.read_text().splitlines()), strict=True)
