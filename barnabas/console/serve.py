@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import logging
 import os
@@ -10,6 +11,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import uvicorn
@@ -19,9 +21,23 @@ from barnabas.console.app import make_app
 from barnabas.console.clusters import watchers
 from barnabas.console.guard import LOOPBACK
 from barnabas.console.sessions import Sessions, make_token, read_token
+from barnabas.console.watcher import Watcher
 
 STOP_WAIT_S = 1
-"""For streams to end."""
+"""For requests to end."""
+
+
+class _Server(uvicorn.Server):
+    """Tells the watchers first that it ends, and streams end with them: uvicorn waits for streams, and then cuts them off."""
+
+    def __init__(self, config: uvicorn.Config, known: Iterable[Watcher]) -> None:
+        super().__init__(config)
+        self._known = tuple(known)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for each in self._known:
+            each.close()
+        await super().shutdown(sockets)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -53,15 +69,21 @@ def run(options: argparse.Namespace) -> int:
         print("changes need this token: " + ("that of --token-file" if options.token_file else token), file=sys.stdout, flush=True)
     if options.end_with_stdin:
         threading.Thread(target=_end_with_stdin, name="barnabas-stdin", daemon=True).start()
+    logging.getLogger("uvicorn.error").addFilter(_is_no_cut)
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends by it, and raises it once more when it has ended
     try:
-        uvicorn.Server(config).run(sockets=[listening])
+        _Server(config, known.values()).run(sockets=[listening])
     except KeyboardInterrupt:
         pass  # uvicorn raises what ended it once more
     finally:
         for each in known.values():
             each.close()
     return DONE
+
+
+def _is_no_cut(record: logging.LogRecord) -> bool:
+    """uvicorn logs a traceback for each request that it cuts off when it ends: a download, or a page that waits for a broker."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def _end_with_stdin() -> None:

@@ -94,7 +94,13 @@ class Watcher:
                 self._own = None
                 raise
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the console ends: streams end then."""
+        return self._is_closed
+
     def close(self) -> None:
+        """A second time does nothing."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

@@ -61,7 +61,7 @@ async def records(request: Request) -> Response:
             began_s = before_s = time.monotonic()
             before = 0
             try:
-                while True:
+                while not view.watcher.is_closed:
                     is_done = reading.is_done  # before what it has brought is taken
                     if wish.mode == "view" and not is_done:
                         await anyio.sleep(UPDATE_S / 5)

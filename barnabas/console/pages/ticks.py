@@ -23,7 +23,7 @@ async def ticks(request: Request) -> Response:
 
     async def events() -> AsyncIterator[str]:
         polls, waited = shown, 0
-        while True:
+        while not watcher.is_closed:
             newer = await anyio.to_thread.run_sync(watcher.wait_for_poll, polls, WAIT_S)
             watcher.look()
             if newer > polls:

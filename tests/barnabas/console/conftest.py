@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -78,8 +79,8 @@ class Console:
                 return answer.text
             assert time.monotonic() < deadline, f"{path}: {answer.status}, without {until!r}: {answer.text[-3_000:]}"
 
-    def stop(self) -> None:
-        self.process.terminate()
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        self.process.send_signal(number)
         assert self.process.wait(30) == 0
         assert self.process.stdout is not None
         self.process.stdout.close()
