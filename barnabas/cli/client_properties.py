@@ -73,6 +73,12 @@ def of_librdkafka(texts: Mapping[str, str]) -> ClientProperties:
     return ClientProperties(_to_java(texts), dict(texts))
 
 
+def jaas_text(mechanism: str, user: str, password: str) -> str:
+    """The login of a user by PLAIN or SCRAM, as sasl.jaas.config."""
+    module = jaas.PLAIN_LOGIN_MODULE if mechanism == "PLAIN" else jaas.SCRAM_LOGIN_MODULE
+    return f"{module} required username={_quoted(user)} password={_quoted(password)};"
+
+
 def _split(line: str) -> tuple[str, str]:
     key, _, value = line.partition("=")
     return key.strip(), value.strip()
@@ -136,9 +142,7 @@ def _to_java(texts: Mapping[str, str]) -> dict[str, str]:
     if mechanism is not None:
         java["sasl.mechanism"] = mechanism
     if "sasl.username" in texts or "sasl.password" in texts:
-        module = jaas.PLAIN_LOGIN_MODULE if mechanism == "PLAIN" else jaas.SCRAM_LOGIN_MODULE
-        name, password = _quoted(texts.get("sasl.username", "")), _quoted(texts.get("sasl.password", ""))
-        java[JAAS] = f"{module} required username={name} password={password};"
+        java[JAAS] = jaas_text(mechanism or "", texts.get("sasl.username", ""), texts.get("sasl.password", ""))
     if authority := _text_of(texts, "ssl.ca.pem", "ssl.ca.location"):
         java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority}
     key, chain = _text_of(texts, "ssl.key.pem", "ssl.key.location"), _text_of(texts, "ssl.certificate.pem", "ssl.certificate.location")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from barnabas.cli.errors import CommandError, NoBrokerError, NotUnderstoodError, RefusedError
+from barnabas.cli.errors import CommandError, NoBrokerError, NotLetInError, NotUnderstoodError, RefusedError
 from barnabas.cli.progress import Bar
 from barnabas.cli.settings import Settings
 from broker.cli.wire_client import WireClient
@@ -45,7 +45,7 @@ class Connection:
         if settings.unread:
             print(f"barnabas: properties without a meaning here: {', '.join(settings.unread)}", file=sys.stderr)
         self._last_error = ""
-        self._refusal: RefusedError | None = None
+        self._refusal: NotLetInError | None = None
         self._down_since_s: float | None = None
         self._wires: dict[int, WireClient] = {}
 
@@ -87,13 +87,13 @@ class Connection:
                     raise NoBrokerError(f"no answer from {self.settings.address} within {self.timeout_s:g} s {self._last_error}".rstrip())
 
     def check(self) -> None:
-        """Raises what the clients' callbacks have heard of: NoBrokerError, or RefusedError if a broker does not let us in."""
+        """Raises what the clients' callbacks have heard of: NoBrokerError, or NotLetInError if a broker does not let us in."""
         self.check_let_in()
         if self.down_for_s() > GRACE_S:
             raise NoBrokerError(f"no broker answers at {self.settings.address}: {self._last_error}")
 
     def check_let_in(self) -> None:
-        """Raises RefusedError if a broker does not let us in."""
+        """Raises NotLetInError if a broker does not let us in."""
         if self._refusal is not None:
             raise self._refusal
 
@@ -153,7 +153,7 @@ class Connection:
                 from broker.cli.client_security import LoginError  # with TLS and SASL, which most commands do without
 
                 if isinstance(e, LoginError):
-                    raise _not_let_in(address, str(e)) from e
+                    raise NotLetInError(address, str(e)) from e
                 why.append(f"{address}: {e.strerror or e}")
         raise NoBrokerError(f"no broker answers: {'; '.join(why)}")
 
@@ -169,15 +169,11 @@ class Connection:
         """What librdkafka says of its connections, on the thread that polls it."""
         text = _NOISE.sub("", error.str())
         if error.code() in NOT_LET_IN:
-            self._refusal = _not_let_in(self.settings.address, text)
+            self._refusal = NotLetInError(self.settings.address, text)
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._down_since_s = self._down_since_s or time.monotonic()
         else:
             self._last_error = text
-
-
-def _not_let_in(address: str, why: str) -> RefusedError:
-    return RefusedError(f"{address} does not let us in: {why}; --command-config says how to log in")
 
 
 def make(kind: Callable[[dict[str, Any]], Any], config: dict[str, Any]) -> Any:

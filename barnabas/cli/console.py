@@ -16,6 +16,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--allow-host", action="append", default=[], metavar="NAME[:PORT]", help="a further name of it in browsers, such as a proxy's")
     add("--always", action="store_true", help="ask the cluster once a minute when nobody looks, for the history")
     add("--allow-changes", action="store_true", help="for who signs in with a token, which is printed at the start (else it only reads)")
+    add(
+        "--allow-login",
+        action="store_true",
+        help="changes, for users of the cluster by password (SASL PLAIN, SCRAM), with their own rights",
+    )
     add("--end-with-stdin", action="store_true", help="end when standard input closes, for a program that starts it")
     add("--token-file", metavar="FILE", help="as --allow-changes, with the token in this file")
     arguments.add_connection(parser)

@@ -17,6 +17,14 @@ class RefusedError(CommandError):
     """The cluster, a setting or a person said no, or a part of the work failed."""
 
 
+class NotLetInError(RefusedError):
+    """A broker refuses the login, or one side does not trust the other's certificate; `why` in the broker's own words."""
+
+    def __init__(self, address: str, why: str) -> None:
+        super().__init__(f"{address} does not let us in: {why}; --command-config says how to log in")
+        self.why = why
+
+
 class NotUnderstoodError(CommandError):
     """An argument, a name in a file or a combination of options has no meaning."""
 

@@ -8,12 +8,13 @@ else says an address: its login is sent to no other cluster than its own.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from barnabas.cli.client_properties import SECRETS, ClientProperties, of_librdkafka, read_client_properties
+from barnabas.cli.client_properties import JAAS, SECRETS, ClientProperties, jaas_text, of_librdkafka, read_client_properties
 from barnabas.cli.contexts import Context, read_contexts
 from barnabas.cli.errors import NotUnderstoodError, RefusedError
 
@@ -37,6 +38,19 @@ class Settings:
     @property
     def address(self) -> str:
         return self.librdkafka[ADDRESS]
+
+    @property
+    def mechanism(self) -> str:
+        """Of the login; "" without one."""
+        if not self.librdkafka.get("security.protocol", "").upper().startswith("SASL_"):
+            return ""
+        return self.librdkafka.get("sasl.mechanism", self.librdkafka.get("sasl.mechanisms", ""))
+
+    def of_user(self, user: str, password: str) -> Settings:
+        """The same cluster in the same way, by PLAIN or SCRAM as another user."""
+        login = {"sasl.username": user, "sasl.password": password}
+        jaas = {JAAS: jaas_text(self.mechanism, user, password)}
+        return dataclasses.replace(self, librdkafka={**self.librdkafka, **login}, java={**self.java, **jaas}, unread=())
 
     def check_writable(self) -> None:
         """Raises RefusedError if the context is for reading only."""

@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 
 from barnabas.cli.errors import CommandError
 from barnabas.console.guard import Guard
-from barnabas.console.pages import changes, configs, group, groups, messages, overview, ticks, topic, topics
+from barnabas.console.pages import changes, configs, group, groups, messages, overview, sign_in, ticks, topic, topics
 from barnabas.console.sessions import Sessions
 from barnabas.console.shell import STATIC, Shell, failed, not_found
 from barnabas.console.watcher import Watcher
@@ -36,7 +36,7 @@ def make_app(watchers: Mapping[str, Watcher], hosts: Iterable[str], sessions: Se
         Route("/c/{cluster}/groups", groups.groups),
         Route("/c/{cluster}/group", group.group),
         Route("/c/{cluster}/configs", configs.configs),
-        *(changes.routes() if sessions is not None else ()),
+        *((*sign_in.routes(), *changes.routes()) if sessions is not None else ()),
     ]
     app = Starlette(
         routes=routes,

@@ -20,6 +20,7 @@ from barnabas.cli.errors import DONE, NotUnderstoodError, RefusedError
 from barnabas.console.app import make_app
 from barnabas.console.clusters import watchers
 from barnabas.console.guard import LOOPBACK
+from barnabas.console.logins import takes_passwords
 from barnabas.console.sessions import Sessions, make_token, read_token
 from barnabas.console.watcher import Watcher
 
@@ -48,11 +49,15 @@ def run(options: argparse.Namespace) -> int:
         )
     token = _token(options)
     known = watchers(options)
+    with_login = [each.name for each in known.values() if takes_passwords(each.settings)] if options.allow_login else []
+    if options.allow_login and not with_login:
+        raise RefusedError("--allow-login: no cluster here is one whose context has a login by SASL PLAIN or SCRAM")
     listening = _listen(options.host, options.port)
     port = listening.getsockname()[1]
     hosts = {f"{name}:{port}" for name in LOOPBACK} | set(options.allow_host)
+    sessions = Sessions(token, port, allows_login=options.allow_login) if token or options.allow_login else None
     config = uvicorn.Config(
-        make_app(known, hosts, Sessions(token, port) if token else None),
+        make_app(known, hosts, sessions),
         log_level="warning",
         access_log=False,
         ws="none",
@@ -63,9 +68,12 @@ def run(options: argparse.Namespace) -> int:
         h11_max_incomplete_event_size=32_768,
     )
     print(f"console on http://localhost:{port}/ of {', '.join(each.name for each in known.values())}", file=sys.stdout, flush=True)
-    if token:
+    if sessions is not None:
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
         logging.getLogger("barnabas.console.audit").setLevel(logging.INFO)
+    if with_login:
+        print(f"changes are for users who log in to {', '.join(with_login)}", file=sys.stdout, flush=True)
+    if token:
         print("changes need this token: " + ("that of --token-file" if options.token_file else token), file=sys.stdout, flush=True)
     if options.end_with_stdin:
         threading.Thread(target=_end_with_stdin, name="barnabas-stdin", daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +14,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
+from barnabas.cli.errors import RefusedError
+from barnabas.cli.settings import Settings
 from barnabas.console import charts, words
 from barnabas.console.facts import Snapshot
+from barnabas.console.logins import Login, takes_passwords
 from barnabas.console.sessions import Session, Sessions
 from barnabas.console.watcher import Watcher
 
@@ -59,15 +63,49 @@ class View:
     def base(self) -> str:
         return f"/c/{self.slug}"
 
-    @property
+    @functools.cached_property
     def session(self) -> Session | None:
-        """Of who has signed in and may change something."""
+        """Of who has signed in, if only to another cluster."""
         sessions = self.shell.sessions
-        return None if sessions is None else sessions.find(self.request.cookies.get(sessions.cookie, ""))
+        if sessions is None:
+            return None
+        return sessions.find(self.request.cookies.get(sessions.cookie, ""), is_used=not self.is_second)
+
+    @functools.cached_property
+    def login(self) -> Login | None:
+        """The person's own to this cluster, as this request first saw it: if it ends meanwhile, the rights stay the same."""
+        return None if self.session is None else self.session.logins.get(self.slug)
+
+    @property
+    def is_let_in(self) -> bool:
+        """Whether the person may try to change something in this cluster."""
+        return self.session is not None and (self.session.has_token or self.login is not None)
 
     @property
     def may_change(self) -> bool:
-        return self.session is not None and not self.watcher.settings.is_read_only
+        return self.is_let_in and not self.watcher.settings.is_read_only
+
+    @property
+    def settings_of_changes(self) -> Settings:
+        """How a change connects: as the person, or, by the token alone, as the console's own user. Raises RefusedError for all others."""
+        if self.login is not None:
+            return self.login.settings
+        if self.session is None or not self.session.has_token:
+            raise RefusedError("sign in first")
+        own: Settings = self.watcher.settings
+        return own
+
+    @property
+    def can_log_in(self) -> bool:
+        """Whether users of this cluster may log in here."""
+        sessions = self.shell.sessions
+        return sessions is not None and sessions.allows_login and takes_passwords(self.watcher.settings)
+
+    @property
+    def can_sign_in(self) -> bool:
+        """Whether there is a way to sign in to this cluster."""
+        sessions = self.shell.sessions
+        return sessions is not None and (sessions.has_token or self.can_log_in)
 
     @property
     def is_second(self) -> bool:

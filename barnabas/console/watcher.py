@@ -75,6 +75,11 @@ class Watcher:
             self._is_due = True
             self._changed.notify_all()
 
+    def wait_until(self, is_seen: Callable[[Snapshot], bool], timeout_s: float) -> None:
+        """Returns once the newest snapshot shows a change, or after that time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or (self.snapshot is not None and is_seen(self.snapshot)), timeout_s)
+
     def ask(self, question: Callable[[Connection], _T]) -> _T:
         """What `question` returns, with a connection that nobody else uses meanwhile. Raises CommandError, OSError."""
         with self._asking:

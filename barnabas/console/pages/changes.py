@@ -1,4 +1,7 @@
-"""What changes something: sign in and out, a new topic, a topic's setting, a record, a group's offsets. Only there if changes are allowed.
+"""What changes something: a new topic, a topic's setting, a record, a group's offsets. Only there if changes are allowed.
+
+Who has logged in as a user of the cluster changes it by connections of that user, so that the cluster's ACLs decide; who has the token, by
+the console's own user.
 
 Each form has the secret of its session; the guard has checked Host and Origin before. Every try leaves a line in the log: who, what, how it
 went. A change that is refused shows the form again, with what was typed.
@@ -7,9 +10,9 @@ went. A change that is refused shows the form again, with what was typed.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import quote
 
 import anyio
 from starlette.requests import Request
@@ -17,20 +20,19 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import CommandError, NotUnderstoodError
+from barnabas.cli.errors import CommandError, NotLetInError, NotUnderstoodError
 from barnabas.cli.topic.configs import parse_configs
 from barnabas.console import changes
-from barnabas.console.sessions import LASTS_S, Session, Sessions, audit, is_csrf
+from barnabas.console.forms import Form, TooLargeError, address_of, form_page, name_of, read_form
+from barnabas.console.pages.sign_in import NOT_OF_SESSION, sign_in_page
+from barnabas.console.sessions import Session, audit, is_csrf
 from barnabas.console.shell import View, path_of
 
 BODY_MAX = 2_000_000
 """Bytes of a form; a record is at most about 1 MB."""
-Form = Mapping[str, str]
+SEEN_WAIT_S = 2.0
+"""For a poll that shows a new topic; the console's own user may not be allowed to see it."""
 Handler = Callable[[View, Session, Form | None], Response]
-
-
-class _TooLargeError(Exception):
-    pass
 
 
 def routes() -> list[Route]:
@@ -40,40 +42,8 @@ def routes() -> list[Route]:
         "/c/{cluster}/topics/{topic}/config": config,
         "/c/{cluster}/topics/{topic}/produce": produce,
         "/c/{cluster}/reset": reset,
-        "/c/{cluster}/sign-out": sign_out,
     }
-    forms = [Route(path, _change(handler), methods=["GET", "POST"]) for path, handler in pages.items()]
-    return [Route("/c/{cluster}/sign-in", sign_in, methods=["GET", "POST"]), *forms]
-
-
-async def sign_in(request: Request) -> Response:
-    try:
-        form = await _form(request) if request.method == "POST" else None
-    except _TooLargeError:
-        return PlainTextResponse("the form is too large\n", 413)
-    return await anyio.to_thread.run_sync(_sign_in, request, form)
-
-
-def _sign_in(request: Request, form: Form | None) -> Response:
-    view, sessions = View(request), _sessions(request)
-    wanted = _own_path(view, (form or view.query).get("next", ""))
-    if form is None:
-        return _page(view, "sign_in.html", "Sign in", wanted=wanted, why="")
-    session = sessions.sign_in(form.get("token", ""))
-    if session is None:
-        audit(_address(request), view.slug, "sign-in refused")
-        return _page(view, "sign_in.html", "Sign in", status=403, wanted=wanted, why="that is not the token")
-    audit(_who(request, session), view.slug, "signed in")
-    answer = RedirectResponse(wanted, 303)
-    answer.set_cookie(sessions.cookie, session.id, max_age=int(LASTS_S), path="/", httponly=True, samesite="strict")
-    return answer
-
-
-def sign_out(view: View, session: Session, form: Form | None) -> Response:
-    if form is not None:
-        _sessions(view.request).sign_out(session)
-        audit(_who(view.request, session), view.slug, "signed out")
-    return RedirectResponse(view.base, 303)
+    return [Route(path, _change(handler), methods=["GET", "POST"]) for path, handler in pages.items()]
 
 
 def new_topic(view: View, session: Session, form: Form | None) -> Response:
@@ -83,6 +53,7 @@ def new_topic(view: View, session: Session, form: Form | None) -> Response:
         numbers = _number(given, "partitions", -1), _number(given, "replicas", -1)
         what = f"create topic {name} partitions={numbers[0]} replicas={numbers[1]} {settings}"
         _do(view, session, what, lambda connection: changes.create_topic(connection, name, *numbers, settings))
+        view.watcher.wait_until(lambda snapshot: name in snapshot.topics, SEEN_WAIT_S)  # its page is by the snapshot
         return RedirectResponse(view.base + path_of("topics", name), 303)
 
     return _show(view, "new_topic.html", "New topic", form, create)
@@ -126,9 +97,9 @@ def reset(view: View, session: Session, form: Form | None) -> Response:
 
     def plan_or_do(given: Form) -> Response:
         if given.get("action") != "reset":
-            with Connection(view.watcher.settings) as connection:
+            with Connection(view.settings_of_changes) as connection:
                 plan = changes.plan_reset(connection, group, given.get("topic", "").strip(), given.get("to", "").strip())
-            return _page(view, "reset.html", "Reset a group", group=group, given=given, why="", plan=plan, plan_text=json.dumps(plan))
+            return form_page(view, "reset.html", "Reset a group", group=group, given=given, why="", plan=plan, plan_text=json.dumps(plan))
         steps = _plan(given.get("plan", ""))
         moves = " ".join(f"{step.topic}-{step.partition}:{step.before}->{step.after}" for step in steps)
         _do(view, session, f"reset group {group}: {moves}", lambda connection: changes.reset(connection, group, steps))
@@ -142,23 +113,22 @@ def _change(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
 
     async def endpoint(request: Request) -> Response:
         try:
-            form = await _form(request) if request.method == "POST" else None
-        except _TooLargeError:
+            form = await read_form(request, BODY_MAX) if request.method == "POST" else None
+        except TooLargeError:
             return PlainTextResponse("the form is too large\n", 413)
         return await anyio.to_thread.run_sync(run, request, form)
 
     def run(request: Request, form: Form | None) -> Response:
         view = View(request)
         session = view.session
-        if session is None:
+        if session is None or not view.is_let_in:
             if form is not None:
-                audit(_address(request), view.slug, f"refused, not signed in: POST {request.url.path}")
+                audit(address_of(request), view.slug, f"refused, not signed in: POST {request.url.path}")
                 return PlainTextResponse("refused: sign in first\n", 403)
-            address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-            return RedirectResponse(f"{view.base}/sign-in?next={quote(address, safe='')}", 303)
+            return RedirectResponse(f"{view.base}/sign-in?next={quote(_address(request), safe='')}", 303)
         if form is not None and not is_csrf(session, form.get("csrf", "")):
-            audit(_who(request, session), view.slug, f"refused, without the form's secret: POST {request.url.path}")
-            return PlainTextResponse("refused: the form is not of this session; open it again\n", 403)
+            audit(name_of(view, session), view.slug, f"refused, without the form's secret: POST {request.url.path}")
+            return PlainTextResponse(NOT_OF_SESSION, 403)
         return handler(view, session, form)
 
     return endpoint
@@ -172,20 +142,28 @@ def _show(view: View, template: str, title: str, form: Form | None, act: Callabl
             view.watcher.settings.check_writable()
             return act(form)
         except (CommandError, OSError) as e:
+            if isinstance(e, NotLetInError) and view.login is not None:
+                return _sign_in_again(view, e)
             why, status = str(e), 400
-    return _page(view, template, title, status=status, given=form or view.query, why=why, **context)
+    return form_page(view, template, title, status=status, given=form or view.query, why=why, **context)
 
 
-def _page(view: View, template: str, title: str, *, status: int = 200, **context: Any) -> Response:
-    return view.page(template, title=title, section="", status=status, is_for_figures=False, **context)
+def _sign_in_again(view: View, error: NotLetInError) -> Response:
+    """The cluster does not let the user in any more: the password was changed, or the user deleted. The login is forgotten."""
+    session, login, sessions = view.session, view.login, view.shell.sessions
+    assert session is not None and login is not None and sessions is not None
+    sessions.forget(session, view.slug)
+    view.login = None
+    why = f"the brokers do not let {login.user} in any more: {error.why}"
+    return sign_in_page(view, _address(view.request), form={"user": login.user}, why=why, status=403)
 
 
 def _do(view: View, session: Session, what: str, change: Callable[[Connection], Any], *, tell: bool = False) -> Any:
     """What `change` returns, by a connection of its own: a change is never tried twice. Raises CommandError, OSError."""
-    who = _who(view.request, session)
+    who = name_of(view, session)
     try:
         view.watcher.settings.check_writable()
-        with Connection(view.watcher.settings) as connection:
+        with Connection(view.settings_of_changes) as connection:
             result = change(connection)
     except (CommandError, OSError) as e:
         audit(who, view.slug, f"{what}: failed: {e}")
@@ -195,25 +173,8 @@ def _do(view: View, session: Session, what: str, change: Callable[[Connection], 
     return result
 
 
-async def _form(request: Request) -> Form:
-    """URL-encoded fields, as the console's own forms send them; of a field that comes twice, the last. Raises _TooLargeError."""
-    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-        return {}
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > BODY_MAX:
-            raise _TooLargeError
-    try:
-        return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=100))
-    except ValueError:
-        return {}
-
-
-def _own_path(view: View, wanted: str) -> str:
-    """Where a sign-in leads: into this cluster's pages and nowhere else."""
-    is_own = wanted.startswith(f"{view.base}/") and wanted.isprintable() and "\\" not in wanted and not urlsplit(wanted).netloc
-    return wanted if is_own else view.base
+def _address(request: Request) -> str:
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 
 def _plan(text: str) -> list[changes.Step]:
@@ -238,16 +199,3 @@ def _number(form: Form, name: str, default: Any) -> Any:
 def _bytes(form: Form, name: str) -> bytes:
     """Browsers send the lines of a field with CR and LF; a record has what was typed."""
     return form.get(name, "").replace("\r\n", "\n").encode("utf-8", "replace")
-
-
-def _sessions(request: Request) -> Sessions:
-    sessions: Sessions = request.app.state.shell.sessions
-    return sessions
-
-
-def _address(request: Request) -> str:
-    return request.client.host if request.client else "unknown"
-
-
-def _who(request: Request, session: Session) -> str:
-    return f"session {session.name} from {_address(request)}"

@@ -1,89 +1,22 @@
-"""The console as a process of its own, at Barnabas and at Apache Kafka: one of each for all tests of the folder."""
+"""The console at Barnabas and at Apache Kafka: one of each for all tests of the folder, and one of each with users who log in."""
 
 from __future__ import annotations
 
-import http.client
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import urlsplit
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.barnabas.console.logins import LoginConsole, add_users, make_cluster, start_console, write_contexts
+from tests.barnabas.console.running import BEHIND, HOSTILE, RECORDS, SEEN_S, TOPIC, Console, environment
 from tests.support.broker import BrokerProcess
-from tests.support.installed import CHECKOUT
 from tests.support.kafka import KafkaServer, kafka_jars
 from tests.support.process import ServerProcess
 
-SEEN_S = 60
 LOADING = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE)
-HOSTILE = '<script>document.title="caught"</script><img src=x onerror=alert(1)>"\''
-"""As a key, a value, a header and a group's id."""
-TOPIC, BEHIND, RECORDS = "orders", "billing", 30
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Of the console; the body as text."""
-
-    status: int
-    headers: http.client.HTTPMessage
-    text: str
-
-
-class Console:
-    """`barnabas console` of this checkout; `port` is where it serves, `base` the path of its first cluster."""
-
-    def __init__(self, *words: str, environment: Mapping[str, str], log: Path | None = None) -> None:
-        command = [sys.executable, "-m", "barnabas", "console", "--port", "0", *words]
-        with open(log or os.devnull, "wb") as stderr:
-            self.process = subprocess.Popen(command, cwd=CHECKOUT, env=dict(environment), stdout=subprocess.PIPE, stderr=stderr, text=True)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line.startswith("console on http://localhost:"), line
-        self.port = int(line.split()[2].rstrip("/").rpartition(":")[2])
-        self.base = urlsplit(self.get("/").headers["location"]).path
-
-    def get(self, path: str, **headers: str) -> Answer:
-        return self.ask("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
-
-    def ask(self, method: str, path: str, *, headers: Mapping[str, str] | None = None, body: str | None = None) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        try:
-            connection.putrequest(method, path, skip_host=True)
-            sent = {"Host": f"localhost:{self.port}", **(headers or {})}
-            if body is not None:
-                sent |= {"Content-Type": "application/x-www-form-urlencoded", "Content-Length": str(len(body.encode()))}
-            for name, value in sent.items():
-                connection.putheader(name, value)
-            connection.endheaders(None if body is None else body.encode())
-            answer = connection.getresponse()
-            return Answer(answer.status, answer.headers, answer.read().decode())
-        finally:
-            connection.close()
-
-    def page(self, path: str, *, until: str = "") -> str:
-        """A page of the first cluster as the script asks for it; once `until` is in it."""
-        deadline = time.monotonic() + SEEN_S
-        while True:
-            answer = self.get(self.base + path, x_again="1")
-            if answer.status == 200 and until in answer.text:
-                return answer.text
-            assert time.monotonic() < deadline, f"{path}: {answer.status}, without {until!r}: {answer.text[-3_000:]}"
-
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        self.process.send_signal(number)
-        assert self.process.wait(30) == 0
-        assert self.process.stdout is not None
-        self.process.stdout.close()
 
 
 @pytest.fixture(scope="session", params=["barnabas", "kafka"])
@@ -108,10 +41,18 @@ def console(shown_server: ServerProcess, tmp_path_factory: pytest.TempPathFactor
     running.stop()
 
 
-def environment(home: Path, server: ServerProcess) -> dict[str, str]:
-    """Without the contexts of whoever runs the tests."""
-    kept = {name: value for name, value in server.environment().items() if not name.startswith("BARNABAS_")}
-    return {**kept, "XDG_CONFIG_HOME": str(home)}
+@pytest.fixture(scope="session", params=["barnabas", "kafka"])
+def login_console(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginConsole]:
+    """At a secured server; it changes something for users who log in."""
+    if request.param == "kafka":
+        kafka_jars()
+    home = tmp_path_factory.mktemp(f"login-{request.param}")
+    with make_cluster(request.param, home) as cluster:
+        add_users(cluster)
+        write_contexts(home, cluster)
+        console = start_console(home, cluster, "--allow-login")
+        yield LoginConsole(console, cluster, home)
+        console.stop()
 
 
 def _fill(bootstrap: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from tests.barnabas.console.conftest import HOSTILE, Answer, Console, environment
+from tests.barnabas.console.running import HOSTILE, Answer, Console, environment
 from tests.support.process import ServerProcess
 
 TOKEN = "a-token-that-nobody-guesses"
@@ -105,6 +105,7 @@ def test_topic_is_created_and_its_config_set_and_unset(user: User, shown_server:
 
     made = user.post("/new-topic", {"name": "made", "partitions": "2", "replicas": "1", "settings": "retention.ms=3600000\r\n"})
     assert made.status == 303 and made.headers["location"] == f"{user.console.base}/topics/made"
+    assert user.get("/topics/made").status == 200
     assert len(admin.list_topics("made", timeout=30).topics["made"].partitions) == 2 and retention() == "3600000"
     again = user.post("/new-topic", {"name": "made"})
     assert again.status == 400 and "TOPIC_ALREADY_EXISTS" in again.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.barnabas.console.conftest import Console
+from tests.barnabas.console.running import Console
 
 
 @pytest.mark.parametrize("path", ["", "/topics", "/ticks"])

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from confluent_kafka import Producer
 from markupsafe import escape
 
-from tests.barnabas.console.conftest import HOSTILE, RECORDS, TOPIC, Console
+from tests.barnabas.console.running import HOSTILE, RECORDS, TOPIC, Console
 from tests.support.process import ServerProcess
 
 MESSAGES = f"/topics/{TOPIC}/messages"

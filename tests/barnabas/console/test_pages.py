@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from markupsafe import escape
 
-from tests.barnabas.console.conftest import BEHIND, HOSTILE, TOPIC, Console
+from tests.barnabas.console.running import BEHIND, HOSTILE, TOPIC, Console
 
 
 def test_overview_has_the_cluster(console: Console) -> None:

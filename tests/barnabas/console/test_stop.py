@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.barnabas.console.conftest import TOPIC, Console, environment
+from tests.barnabas.console.running import TOPIC, Console, environment
 from tests.support.process import ServerProcess
 
 PATHS = ("/ticks", f"/topics/{TOPIC}/messages/records?mode=tail")
