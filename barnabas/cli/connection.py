@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from barnabas.cli.errors import CommandError, NoBrokerError, NotLetInError, NotUnderstoodError, RefusedError
+from barnabas.cli.errors import CLOSED, CommandError, NoBrokerError, NotLetInError, NotUnderstoodError, RefusedError
 from barnabas.cli.progress import Bar
 from barnabas.cli.settings import Settings
 from broker.cli.wire_client import WireClient
@@ -90,7 +90,7 @@ class Connection:
         """Raises what the clients' callbacks have heard of: NoBrokerError, or NotLetInError if a broker does not let us in."""
         self.check_let_in()
         if self.down_for_s() > GRACE_S:
-            raise NoBrokerError(f"no broker answers at {self.settings.address}: {self._last_error}")
+            raise NoBrokerError(f"no broker answers at {self.settings.address}: {self._last_error or CLOSED}")
 
     def check_let_in(self) -> None:
         """Raises NotLetInError if a broker does not let us in."""
@@ -110,11 +110,12 @@ class Connection:
         self.result(self.admin.describe_cluster(request_timeout=self.timeout_s))
         return attempt(lambda: self.admin.list_topics(timeout=self.timeout_s))
 
-    def wire(self, broker_id: int | None = None) -> WireClient:
-        """A connection to that broker, or to the first of the addresses that answers. Raises NoBrokerError."""
+    def wire(self, broker_id: int | None = None, *, address: str = "") -> WireClient:
+        """A connection to that broker, or to the first of the addresses that answers. `address` is the broker's, where it is known. Raises
+        NoBrokerError."""
         key = -1 if broker_id is None else broker_id
         if key not in self._wires:
-            self._wires[key] = self._open([self.settings.address] if broker_id is None else [self._address_of(broker_id)])
+            self._wires[key] = self._open([self.settings.address if broker_id is None else address or self._address_of(broker_id)])
         return self._wires[key]
 
     def close(self) -> None:

@@ -6,6 +6,9 @@ from protocol.errors import ErrorCode
 
 DONE, FAILED, USAGE, NO_BROKER, UNHEALTHY, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
+CLOSED = "it closes the connection, as a broker does that wants a login or TLS; --command-config says how to log in"
+"""Where nothing else is known: librdkafka has no error for it, and the wire's client has only seen the end."""
+
 
 class CommandError(Exception):
     """`str()` is the line to print: what is wrong and what to do."""

@@ -11,7 +11,7 @@ import re
 import sys
 
 from barnabas.cli import verbs
-from barnabas.cli.errors import DONE, FAILED, INTERRUPTED, USAGE, CommandError
+from barnabas.cli.errors import CLOSED, DONE, FAILED, INTERRUPTED, NO_BROKER, USAGE, CommandError
 from broker.cli.one_line_parser import OneLineParser
 from config.properties import ConfigError
 
@@ -36,6 +36,8 @@ def main(arguments: list[str]) -> int:
             # The reader of our output has enough (`barnabas consume … | head`). Python would complain about it once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return DONE
+        if isinstance(e, ConnectionResetError):
+            return _fail(arguments, f"no broker answers: {CLOSED}", NO_BROKER)
         return _fail(arguments, str(e), FAILED)
     except ModuleNotFoundError as e:
         library = (e.name or "").partition(".")[0]

@@ -10,7 +10,7 @@ import importlib
 import sys
 from typing import NoReturn
 
-from barnabas.cli.errors import FAILED, CommandError
+from barnabas.cli.errors import CLOSED, FAILED, CommandError
 from barnabas.cli.settings import Settings, resolve
 from config.properties import ConfigError
 
@@ -49,7 +49,8 @@ def run_tool(arguments: list[str]) -> int:
     except BrokenPipeError:
         raise
     except (CommandError, ConfigError, OSError) as e:
-        print(" ".join(str(e).split("\n")), file=sys.stderr)
+        why = f"no broker answers: {CLOSED}" if isinstance(e, ConnectionResetError) else str(e)
+        print(" ".join(why.split("\n")), file=sys.stderr)
         return FAILED
 
 

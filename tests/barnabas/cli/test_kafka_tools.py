@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.clients.topics import eventually
 from tests.support.broker import BrokerProcess
 from tests.support.java_host import JavaHost
 from tests.support.kafka import KafkaServer, java_tool
+from tests.support.ports import free_ports
 from tests.support.process import ServerProcess, checkout
 
 TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
@@ -285,7 +287,53 @@ def test_api_versions_and_no_broker(tool: Tool) -> None:
     assert code == 0 and re.match(r"\S+:\d+ \(id: \d+ rack: null isFenced: false\) -> \(\n\tProduce\(0\): 0 to 13 \[usable: 13\],\n", out)
     assert out.endswith(")\n")
     tool.address = ("--bootstrap-server", "localhost:1")
-    assert tool("topics", "--list")[0] != 0 and tool("broker-api-versions")[0] != 0
+    assert tool("topics", "--list")[0] == 1 and tool("broker-api-versions")[0] == 1
+
+
+@pytest.fixture(scope="module")
+def two_listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerProcess, str]]:
+    """A broker whose plain listener is advertised at a port that nothing listens on, and the address of its SASL listener."""
+    server = BrokerProcess(tmp_path_factory.mktemp("listeners"))
+    outside, inside, login = free_ports(3)
+    server.port = inside
+    module = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_admin="a secret";'
+    server.settings = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{inside},SASL_PLAINTEXT://127.0.0.1:{login}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{outside},SASL_PLAINTEXT://127.0.0.1:{login}",
+        "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": module,
+    }
+    server.start()
+    yield server, f"127.0.0.1:{login}"
+    server.kill()
+
+
+def test_health_check_at_a_listener_that_is_advertised_for_the_outside(
+    barnabas_command: Command, two_listeners: tuple[BrokerProcess, str]
+) -> None:
+    """A published port, as in Apache Kafka's own compose files: its tool names the broker that it cannot reach there, and ends with 0."""
+    barnabas_command.bootstrap = two_listeners[0].bootstrap
+
+    code, out, err = Tool(barnabas_command)("broker-api-versions")
+
+    assert (code, err) == (0, "")
+    assert re.match(r"127.0.0.1:\d+ \(id: \d+ rack: null isFenced: false\) -> ERROR: no broker answers: .*refused", out)
+
+
+@pytest.mark.parametrize(
+    "words", [("topic", "list"), ("cluster", "quorum"), ("kafka-tool", "kafka-topics.sh", "--list", "--bootstrap-server")]
+)
+def test_broker_that_wants_a_login_says_so(
+    barnabas_command: Command, two_listeners: tuple[BrokerProcess, str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """It closes the connection at the first request; neither client has an error for that."""
+    is_tool = words[0] == "kafka-tool"
+    monkeypatch.setenv("BARNABAS_BOOTSTRAP_SERVER", two_listeners[1])
+
+    refused = barnabas_command(*words, *((two_listeners[1],) if is_tool else ()))
+
+    assert (refused.code, refused.out, refused.err.count("\n")) == (1 if is_tool else 3, "", 1)
+    assert "no broker answers" in refused.err and "wants a login or TLS; --command-config says how" in refused.err
 
 
 def test_a_link_to_the_script_is_a_tool(tmp_path: Path) -> None:
