@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.channel import ControllerChannel
 from broker.loop.clock import Clock, Timer, pause
-from broker.metadata.features import SUPPORTED, knows_cordoned_directories, registered_ranges
+from broker.metadata.features import NOT_SUPPORTED, SUPPORTED, knows_cordoned_directories, registered_ranges
 from broker.metadata.image import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from broker.metadata.metadata_cache import MetadataCache, MetadataDelta
 from config.endpoints import Endpoint
@@ -146,12 +146,28 @@ class BrokerLifecycle:
             try:
                 return (await self._channel.register_broker(request)).broker_epoch
             except KafkaError as error:
+                if error.code is ErrorCode.UNSUPPORTED_VERSION and (why := self._refused_features()):
+                    raise KafkaError(error.code, why) from error
                 if error.code not in RETRIED or self._is_closed or self._clock.monotonic_ms() >= deadline_ms:
                     raise
                 if error.code is not told:
                     logger.info("the registration of this broker is tried again: %s", error)
                     told = error.code
             await pause(self._clock, RETRY_MS)
+
+    def _refused_features(self) -> str:
+        """Why a controller may have refused this broker, and what to do; "" if it supports all that the metadata has finalized. Apache
+        Kafka finalizes share groups and streams groups since 4.2, whether there are any or not."""
+        ranges = registered_ranges(notices_silence=False)
+        found = {name: level for name, level in self._metadata.state.features.items() if level > ranges.get(name, NOT_SUPPORTED)[1]}
+        if not found:
+            return ""
+        lower = " ".join(f"--feature {name}={ranges.get(name, NOT_SUPPORTED)[1]}" for name in found)
+        names = ", ".join(f"{name}={level}" for name, level in found.items())
+        return (
+            f"the cluster has finalized {names}, which this broker does not support: lower that first, while the nodes that do still run: "
+            f"kafka-features.sh --bootstrap-server … downgrade {lower}"
+        )
 
     def _registration(
         self, incarnation_id: bytes, endpoints: Sequence[Endpoint], log_dirs: Sequence[bytes], previous_epoch: int

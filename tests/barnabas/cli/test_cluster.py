@@ -132,6 +132,23 @@ def test_features_are_shown_and_changed(command: Command) -> None:
         assert command("cluster", "features", "upgrade", *words).code == 2
 
 
+def test_features_that_keep_our_nodes_out_of_a_cluster_of_kafka_are_lowered(command: Command) -> None:
+    """As docs/moving.md has it. Apache Kafka finalizes both; ours has neither."""
+
+    def levels() -> dict[str, int]:
+        told = command.done("cluster", "features", "-o", "json").data
+        return {each["feature"]: each["level"] for each in told if each["feature"] in ("share.version", "streams.version")}
+
+    both = ("--feature", "share.version=0", "--feature", "streams.version=0")
+    before = levels()
+    assert before in ({}, {"share.version": 1, "streams.version": 1})
+
+    if before:
+        command.done("cluster", "features", "downgrade", *both, "--yes")
+
+    assert set(levels().values()) <= {0}
+
+
 def test_single_broker_has_nobody_to_move_to_or_to_forget(command: Command, topic_name: str) -> None:
     command.done("topic", "create", topic_name, "-p", "2")
 

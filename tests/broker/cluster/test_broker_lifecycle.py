@@ -181,6 +181,18 @@ async def test_a_registration_that_waits_is_logged_once_for_each_reason(caplog: 
     ]
 
 
+async def test_features_that_keep_a_broker_out_are_named_with_what_lowers_them() -> None:
+    """As Apache Kafka's image formats a cluster. The answer of a controller has no text."""
+    world = World(is_alone=False)
+    world.metadata.apply_committed([FeatureLevelRecord(name="share.version", feature_level=1)])
+    world.controller.errors = [ErrorCode.UNSUPPORTED_VERSION]
+
+    with pytest.raises(KafkaError, match=r"finalized share\.version=1, which .* downgrade --feature share\.version=0$"):
+        await world.start()
+
+    assert world.kinds == ["BrokerRegistration"]
+
+
 async def test_a_registration_that_will_never_do_is_told_at_once() -> None:
     world = World()
     world.controller.errors = [ErrorCode.INCONSISTENT_CLUSTER_ID]
