@@ -24,6 +24,7 @@ from protocol.sasl.exchange import SaslPropertyError
 JAAS = "sasl.jaas.config"
 SECRETS = frozenset(
     {"sasl.password", JAAS, "ssl.key.password", "ssl.keystore.password", "ssl.truststore.password", "ssl.key.pem", "ssl.keystore.key"}
+    | {"basic.auth.user.info", "schema.registry.basic.auth.user.info"}
     | {"sasl.oauthbearer.client.secret", "sasl.oauthbearer.config", "sasl.oauthbearer.client.credentials.client.secret"}
 )
 """Whose values are shown nowhere and taken from no argument."""
@@ -51,21 +52,34 @@ WITHOUT_MEANING = ("key.serializer", "value.serializer", "key.deserializer", "va
 """Of Java's, which say nothing about a connection: records are bytes here."""
 
 
+REGISTRY = "schema.registry.url"
+REGISTRY_LOGINS = ("basic.auth.user.info", "schema.registry.basic.auth.user.info")
+"""As Confluent's serializers have them, and what wraps these."""
+OF_REGISTRY = (REGISTRY, *REGISTRY_LOGINS, "basic.auth.credentials.source", "schema.registry.basic.auth.credentials.source")
+
+
 class ClientProperties(NamedTuple):
-    """`java` and `librdkafka` say the same with each other's names. `unread` are names that have no counterpart."""
+    """`java` and `librdkafka` say the same with each other's names. `unread` are names that have no counterpart. `registry` is a schema
+    registry's URL, and its login user:password, or ""."""
 
     java: dict[str, str]
     librdkafka: dict[str, str]
     unread: tuple[str, ...] = ()
+    registry: str = ""
+    registry_login: str = ""
 
 
 def read_client_properties(path: Path) -> ClientProperties:
     """Raises ConfigError, or NotUnderstoodError for what belongs to a login or to TLS and cannot be carried out."""
     texts = read_properties(path)
+    registry, login = texts.get(REGISTRY, "").partition(",")[0].strip(), next((texts[key] for key in REGISTRY_LOGINS if key in texts), "")
+    texts = {key: value for key, value in texts.items() if key not in OF_REGISTRY}
     if any(key.startswith(OF_JAVA) for key in texts):
-        return _of_java(texts)
-    plain = dict(_split(line) for line in path.read_text().splitlines() if line.strip() and not line.lstrip().startswith("#"))
-    return of_librdkafka(plain)
+        found = _of_java(texts)
+    else:
+        lines = (line for line in path.read_text().splitlines() if line.strip() and not line.lstrip().startswith("#"))
+        found = of_librdkafka({key: value for key, value in map(_split, lines) if key not in OF_REGISTRY})
+    return found._replace(registry=registry, registry_login=login)
 
 
 def of_librdkafka(texts: Mapping[str, str]) -> ClientProperties:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from barnabas.cli import arguments
+from barnabas.cli.schemas import topic_files
 
 PORT = 8080
 
@@ -23,6 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--end-with-stdin", action="store_true", help="end when standard input closes, for a program that starts it")
     add("--token-file", metavar="FILE", help="as --allow-changes, with the token in this file")
+    add("--schema-registry", default="", metavar="URL", help="for Avro and Protobuf; Confluent's or one with its API (the context's)")
+    topic_files.add_arguments(parser)
     arguments.add_connection(parser)
 
 

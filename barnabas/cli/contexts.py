@@ -6,9 +6,14 @@ current = "local"
 bootstrap_servers = "localhost:9092"
 command_config = "/home/me/client.properties"   # a Java client's file or librdkafka's; passwords are there
 read_only = true                                # commands that change anything are refused
+schema_registry = "http://localhost:8081"       # its login is in the file of command_config
 
 [contexts.local.properties]                     # librdkafka's
 "client.id" = "me"
+
+[contexts.local.value_schemas]                  # of topics that have no registry; key_schemas as well
+"orders" = "/home/me/order.avsc"
+"payments" = "/home/me/shop.desc#shop.Payment"
 """
 
 from __future__ import annotations
@@ -23,6 +28,8 @@ from typing import Any
 
 from barnabas.cli.errors import NotUnderstoodError, RefusedError
 
+TEXTS = ("bootstrap_servers", "command_config", "schema_registry")
+TABLES = ("properties", "value_schemas", "key_schemas")
 FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
 
 
@@ -34,6 +41,9 @@ class Context:
     command_config: str = ""
     read_only: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
+    schema_registry: str = ""
+    value_schemas: Mapping[str, str] = field(default_factory=dict)
+    key_schemas: Mapping[str, str] = field(default_factory=dict)
 
     def to_data(self) -> dict[str, Any]:
         return {
@@ -41,6 +51,9 @@ class Context:
             "command_config": self.command_config,
             "read_only": self.read_only,
             "properties": dict(self.properties),
+            "schema_registry": self.schema_registry,
+            "value_schemas": dict(self.value_schemas),
+            "key_schemas": dict(self.key_schemas),
         }
 
 
@@ -72,11 +85,12 @@ class Contexts:
         lines = [f"current = {_string(self.current)}"] if self.current else []
         for name, context in self.by_name.items():
             lines += ["", f"[contexts.{_string(name)}]"]
-            lines += [f"{key} = {_string(text)}" for key in ("bootstrap_servers", "command_config") if (text := getattr(context, key))]
+            lines += [f"{key} = {_string(text)}" for key in TEXTS if (text := getattr(context, key))]
             lines += ["read_only = true"] if context.read_only else []
-            if context.properties:
-                lines += ["", f"[contexts.{_string(name)}.properties]"]
-                lines += [f"{_string(key)} = {_string(value)}" for key, value in context.properties.items()]
+            for table in TABLES:
+                if pairs := getattr(context, table):
+                    lines += ["", f"[contexts.{_string(name)}.{table}]"]
+                    lines += [f"{_string(key)} = {_string(value)}" for key, value in pairs.items()]
         return "\n".join(lines).lstrip("\n") + "\n"
 
 
@@ -94,7 +108,7 @@ def read_contexts(environ: Mapping[str, str] = os.environ) -> Contexts:
     try:
         by_name = {str(name): _context(table) for name, table in found.get("contexts", {}).items()}
     except (TypeError, AttributeError, ValueError) as e:
-        raise NotUnderstoodError(f"{path}: {e}; a context has bootstrap_servers, command_config, read_only, properties") from e
+        raise NotUnderstoodError(f"{path}: {e}; a context has {', '.join((*TEXTS, 'read_only', *TABLES))}") from e
     return Contexts(path, str(found.get("current", "")), by_name)
 
 
@@ -102,7 +116,7 @@ def _context(table: dict[str, Any]) -> Context:
     context = Context(**table)
     if not isinstance(context.read_only, bool):
         raise ValueError("read_only is true or false")  # a text would look like true
-    texts = (context.bootstrap_servers, context.command_config, *context.properties.values())
+    texts = [getattr(context, key) for key in TEXTS] + [text for key in TABLES for text in getattr(context, key).values()]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("values are texts, in quotes")
     return context

@@ -11,7 +11,7 @@ import argparse
 import dataclasses
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from barnabas.cli.client_properties import JAAS, SECRETS, ClientProperties, jaas_text, of_librdkafka, read_client_properties
@@ -21,6 +21,16 @@ from barnabas.cli.errors import NotUnderstoodError, RefusedError
 DEFAULT_ADDRESS = "localhost:9092"
 ADDRESS = "bootstrap.servers"
 ADDRESS_VARIABLES = ("BARNABAS_BOOTSTRAP_SERVER", "BARNABAS_BOOTSTRAP_SERVERS")  # as the option is known by both names
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaSettings:
+    """Of what a cluster's records are. `registry` is "" without one; `login` is user:password for it; the files are by topic."""
+
+    registry: str = ""
+    login: str = field(default="", repr=False)
+    value_files: Mapping[str, str] = field(default_factory=dict)
+    key_files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +44,7 @@ class Settings:
     unread: tuple[str, ...] = ()
     """Properties of the file that have no meaning here."""
     timeout_s: float = 10.0
+    schemas: SchemaSettings = SchemaSettings()
 
     @property
     def address(self) -> str:
@@ -80,6 +91,7 @@ def resolve(options: argparse.Namespace, environ: Mapping[str, str] = os.environ
         is_read_only=context.read_only,
         unread=(*base.unread, *own.unread),
         timeout_s=options.timeout,
+        schemas=_schemas(context, base, own),
     )
 
 
@@ -102,6 +114,12 @@ def parse_properties(words: list[str]) -> dict[str, str]:
             raise NotUnderstoodError(f"-X {key}: others on this machine can read arguments; give it by a file, --command-config")
         properties[key] = value
     return properties
+
+
+def _schemas(context: Context, base: ClientProperties, own: ClientProperties) -> SchemaSettings:
+    """The file of --command-config is read in the place of the context's: at most one of them has something."""
+    registry = own.registry or context.schema_registry or base.registry
+    return SchemaSettings(registry, own.registry_login or base.registry_login, context.value_schemas, context.key_schemas)
 
 
 def _context(name: str, *, has_address: bool) -> tuple[str, Context]:

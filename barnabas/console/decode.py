@@ -7,25 +7,32 @@ import re
 from typing import NamedTuple
 
 from barnabas.cli.output import printable
+from barnabas.cli.schemas.framed import schema_id
+from barnabas.console.values import Named, Value
 
 PREVIEW_CHARACTERS = 320
 WHOLE_BYTES = 262_144
 """Of a value on its own page; the download has all of it."""
 HEX_BYTES = 4_096
 HEX_WIDTH = 16
-FRAMED = 0
-"""The first byte of what Confluent's serializers write; the schema's id follows in four bytes."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class Shown(NamedTuple):
-    """`kind` is null, empty, JSON, text or binary; `is_cut` if there is more than `text`."""
+    """`kind` is null, empty, JSON, text or binary; `is_cut` if there is more than `text`. `schema_id` is what binary
+    data begin with."""
 
     kind: str
     text: str
     is_cut: bool = False
     schema_id: int | None = None
+    schema: Named | None = None
+    why: str = ""
+
+    def of(self, value: Value) -> Shown:
+        """With what is known of the schema."""
+        return self._replace(schema=value.schema, why=value.why)
 
 
 def preview(data: bytes | None) -> Shown:
@@ -83,14 +90,10 @@ def _read(data: bytes | None, size_max: int) -> tuple[str, str, int | None]:
     try:
         text = data[:size_max].decode("utf-8", "strict" if len(data) <= size_max else "ignore")
     except UnicodeDecodeError:
-        return "binary", "", _schema_id(data)
+        return "binary", "", schema_id(data)
     if _NO_TEXT.search(text):
-        return "binary", "", _schema_id(data)
+        return "binary", "", schema_id(data)
     return ("JSON" if len(data) <= size_max and _is_json(text) else "text"), text, None
-
-
-def _schema_id(data: bytes) -> int | None:
-    return int.from_bytes(data[1:5], "big") if data[0] == FRAMED and len(data) > 5 else None
 
 
 def _is_json(text: str) -> bool:

@@ -15,6 +15,7 @@ from barnabas.cli.consume.reader import BATCH_COUNT, PartitionReader
 from barnabas.cli.errors import CommandError, NotUnderstoodError, RefusedError
 from barnabas.cli.settings import Settings
 from barnabas.console.facts import Partition, Snapshot
+from barnabas.console.values import Values
 
 SHOWN_MAX = 200
 """Records of a tail on a page; the others are counted."""
@@ -66,8 +67,9 @@ def wish_of(snapshot: Snapshot, topic: str, query: Mapping[str, str]) -> Wish:
     )
 
 
-def matcher(needle: str) -> Matches:
-    """Whether the text is in key, value or a header; in whatever case, unless it has a capital letter. It is no pattern and no code."""
+def matcher(needle: str, values: Values, hear: Callable[[str], None]) -> Matches:
+    """Whether the text is in key, value or a header; in whatever case, unless it has a capital letter. It is no pattern and no code.
+    Of what has a schema both the bytes and the JSON are looked into; `hear` is told why that cannot be."""
     if not needle:
         return lambda message: True
     wanted = needle.encode()
@@ -77,10 +79,20 @@ def matcher(needle: str) -> Matches:
         raw = data.encode() if isinstance(data, str) else data
         return raw is not None and wanted in (raw if is_exact else raw.lower())
 
+    def decoded(topic: str, part: str, data: bytes | None) -> bool:
+        value = values.read(topic, part, data)
+        if value.is_trouble:
+            hear(value.why)
+        return value.schema is not None and found(value.data)
+
     def matches(message: Any) -> bool:
-        if found(message.value()) or found(message.key()):
+        value, key = message.value(), message.key()
+        if found(value) or found(key):
             return True
-        return any(found(name) or found(value) for name, value in message.headers() or ())
+        if any(found(name) or found(data) for name, data in message.headers() or ()):
+            return True
+        topic = message.topic()
+        return decoded(topic, "value", value) or decoded(topic, "key", key)
 
     return matches
 
@@ -88,16 +100,18 @@ def matcher(needle: str) -> Matches:
 class Reading:
     """A reader's thread and what it has brought. `take` gives what came since the last time; `stop` ends it."""
 
-    def __init__(self, settings: Settings, wish: Wish) -> None:
+    def __init__(self, settings: Settings, wish: Wish, values: Values) -> None:
         self.read_count = 0
         """Of records that were read."""
         self.found_count = 0
         self.total: int | None = None
         """Of offsets to read; None before that is known, and in a tail."""
         self.error = ""
+        self.trouble = ""
+        """Why a search could not look into what is decoded elsewhere."""
         self._settings = settings
         self._wish = wish
-        self._matches = matcher(wish.needle)
+        self._matches = matcher(wish.needle, values, self._hear)
         self._waiting: deque[Any] = deque(maxlen=SHOWN_MAX if wish.mode == "tail" else None)
         self._lock = threading.Lock()
         self._is_stopped = False
@@ -141,6 +155,9 @@ class Reading:
 
     def stop(self) -> None:
         self._is_stopped = True
+
+    def _hear(self, why: str) -> None:
+        self.trouble = self.trouble or why
 
     def _run(self) -> None:
         try:

@@ -16,6 +16,7 @@ from barnabas.cli.settings import Settings
 from barnabas.console.facts import Partition, Snapshot
 from barnabas.console.history import SERIES_MAX, History
 from barnabas.console.poll import Poll
+from barnabas.console.values import Values
 
 POLL_S = 5.0
 IDLE_S = 30.0
@@ -33,6 +34,7 @@ class Watcher:
         self.name = name
         self.settings = settings
         self.history = History(series_max)
+        self.values = Values(settings.schemas, settings.timeout_s)
         self.snapshot: Snapshot | None = None
         self.error = ""
         """Why the last poll failed; "" if it did not."""

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     span = _range(options)
     write = _format(options)
     clean = formats.for_terminal if sys.stdout.isatty() else None
-    codecs = schemas.make_codecs(options, options.topics[0])
+    codecs = schemas.make_codecs(options, options.topics[0], settings.schemas)
     decoding = None if codecs is None else Decoding(codecs)
     sink = Sink(sys.stdout.buffer, clean, write, filters.make_filter(options), options.num, decoding)
     with Connection(settings) as connection:

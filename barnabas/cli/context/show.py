@@ -6,7 +6,7 @@ import argparse
 
 from barnabas.cli import arguments
 from barnabas.cli.client_properties import SECRETS
-from barnabas.cli.contexts import read_contexts
+from barnabas.cli.contexts import TABLES, read_contexts
 from barnabas.cli.errors import DONE, RefusedError
 from barnabas.cli.output import Output
 
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     if output.is_data:
         output.data(shown)
     else:
-        properties = [f"{key}={value}" for key, value in shown.pop("properties").items()]
-        for key, value in (*shown.items(), *(("properties", text) for text in properties)):
+        pairs = [(table, f"{key}={value}") for table in TABLES for key, value in shown.pop(table).items()]
+        for key, value in (*shown.items(), *pairs):
             output.line(f"{key:18}{value}")
     return DONE

@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     with Connection(settings) as connection:
         if not options.allow_auto_topic_creation:
             check_topic(connection, options.topic)
-        delivery = Delivery(connection, options, schemas.make_codecs(options, options.topic))
+        delivery = Delivery(connection, options, schemas.make_codecs(options, options.topic, settings.schemas))
         with delivery:
             try:
                 for line in lines:

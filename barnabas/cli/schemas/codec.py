@@ -19,5 +19,19 @@ class Codec(Protocol):
     def encode(self, text: bytes) -> bytes: ...
 
 
+class SchemaCodec(Codec, Protocol):
+    """Of one schema."""
+
+    @property
+    def kind(self) -> str:
+        """Avro, Protobuf or JSON Schema."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Of the record or message, with its namespace or package; "" where there is none, or not one alone."""
+        ...
+
+
 def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"

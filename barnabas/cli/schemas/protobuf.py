@@ -15,20 +15,25 @@ from google.protobuf.message import DecodeError
 from barnabas.cli.errors import NotUnderstoodError
 from barnabas.cli.schemas.codec import NotOfSchemaError, one_line
 
+GOOGLE = "google/protobuf/"
+
 
 class ProtobufCodec:
     """Of one message type."""
 
+    kind = "Protobuf"
+
     def __init__(self, descriptor: Any) -> None:
         self._type = message_factory.GetMessageClass(descriptor)
+        self.name = str(descriptor.full_name)
 
     def decode(self, data: bytes) -> bytes:
         try:
             message = self._type.FromString(data)
-            text: str = json_format.MessageToJson(message, preserving_proto_field_name=True, indent=None)
+            text: str = json_format.MessageToJson(message, preserving_proto_field_name=True, indent=None, ensure_ascii=False)
+            return text.encode()
         except (DecodeError, json_format.Error, ValueError, TypeError) as e:
             raise NotOfSchemaError(f"no Protobuf of its schema: {one_line(e)}") from e
-        return text.encode()
 
     def encode(self, text: bytes) -> bytes:
         try:
@@ -75,6 +80,8 @@ def _pool(files: Sequence[Any], where: str) -> Any:
     own = {file.name for file in files}
     try:
         for wanted in (name for file in files for name in file.dependency if name not in own):
+            if not wanted.startswith(GOOGLE):
+                raise KeyError(wanted)  # a registry says which modules of this machine are imported: no others than these
             proto = descriptor_pb2.FileDescriptorProto()
             __import__(wanted.removesuffix(".proto").replace("/", ".") + "_pb2")
             Default().FindFileByName(wanted).CopyToProto(proto)

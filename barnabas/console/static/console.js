@@ -79,7 +79,7 @@ document.addEventListener("click", (event) => {
 const run = document.getElementById("run");
 if (run) {
   const { records: address, mode, max } = run.dataset;
-  const [body, counts, progress, pause, failed] = ["records", "counts", "progress", "pause", "failed"].map((id) => document.getElementById(id));
+  const [body, counts, progress, pause, failed, trouble] = ["records", "counts", "progress", "pause", "failed", "trouble"].map((id) => document.getElementById(id));
   const figures = new Intl.NumberFormat("en");
   let source = null, isPaused = false, missed = 0, isEnded = false;
 
@@ -93,6 +93,7 @@ if (run) {
       if (mode === "search") body.append(...fresh.reverse()); else body.prepend(...fresh);
       while (Number(max) && body.rows.length > Number(max)) body.lastElementChild.remove();
     }
+    if (came.trouble) { trouble.textContent = `▲ Not everything is decoded: ${came.trouble}`; trouble.hidden = false; }
     const rate = `${figures.format(Math.round(came.rate))}/s`;
     if (mode === "tail") counts.textContent = `${figures.format(came.read)} came, ${rate}; the newest ${body.rows.length} are shown`;
     else if (mode === "search") {

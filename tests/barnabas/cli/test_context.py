@@ -77,6 +77,30 @@ def test_nearer_address_counts(barnabas_command: Command, tmp_path: Path) -> Non
     assert settings().address == "localhost:9092"
 
 
+def test_schemas_are_the_contexts_and_their_login_is_in_its_file(barnabas_command: Command, tmp_path: Path) -> None:
+    java, librdkafka = tmp_path / "java.properties", tmp_path / "librdkafka.properties"
+    for file, more in ((java, "ssl.keystore.type=PEM\n"), (librdkafka, "socket.timeout.ms=7000\n")):
+        file.write_text(f"bootstrap.servers=one:9092\nbasic.auth.credentials.source=USER_INFO\nbasic.auth.user.info=me:secret\n{more}")
+    words = ("--schema-registry", "http://registry:8081", "--value-schema", "a.b=x.avsc", "--key-schema", "a.b=y.desc#shop.Key")
+    barnabas_command.done("context", "add", "one", "-F", str(java), *words)
+
+    mine, other = settings(), settings(bootstrap_server="other:1")
+    shown = barnabas_command.done("context", "show", "one", "-o", "json")
+
+    assert (mine.schemas.registry, mine.schemas.login) == ("http://registry:8081", "me:secret")
+    assert mine.schemas.value_files == {"a.b": str(Path("x.avsc").absolute())}
+    assert mine.schemas.key_files == {"a.b": f"{Path('y.desc').absolute()}#shop.Key"}
+    assert mine.unread == () and "secret" not in repr(mine.schemas) + repr(dict(mine.librdkafka)) + shown.out
+    assert shown.data["schema_registry"] == "http://registry:8081" and shown.data["value_schemas"].keys() == {"a.b"}
+    assert f"value_schemas     a.b={Path('x.avsc').absolute()}\n" in barnabas_command.done("context", "show", "one").out
+    assert (other.schemas.registry, other.schemas.login, dict(other.schemas.value_files)) == ("", "", {})
+    file = settings(command_config=str(librdkafka))
+    assert file.schemas.login == "me:secret" and dict(file.librdkafka) == {"bootstrap.servers": "one:9092", "socket.timeout.ms": "7000"}
+    for wrong in (("--schema-registry", "registry:8081"), ("--schema-registry", "http://me:secret@registry"), ("--value-schema", "a.avsc")):
+        refused = barnabas_command("context", "add", "two", "-b", "two:9092", *wrong)
+        assert refused.code == 2 and refused.err.count("\n") == 1 and "secret" not in refused.err
+
+
 def test_unknown_context_names_those_that_are_there(barnabas_command: Command) -> None:
     barnabas_command.done("context", "add", "one", "-b", "one:9092")
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import http.server
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +11,14 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2
 
-from barnabas.cli.errors import NotUnderstoodError
+from barnabas.cli.errors import CommandError, NotUnderstoodError
 from barnabas.cli.schemas.avro import AvroCodec
 from barnabas.cli.schemas.codec import NotOfSchemaError
 from barnabas.cli.schemas.framed import FramedCodec
 from barnabas.cli.schemas.protobuf import from_file
 from barnabas.cli.schemas.registry import LOGIN, Registry
 from tests.barnabas.cli.conftest import Command, fill
+from tests.support.schema_registry import SchemaRegistry
 
 ITEM = {"type": "record", "name": "Item", "namespace": "shop", "fields": [{"name": "sku", "type": "string"}]}
 ORDER = {
@@ -51,40 +50,9 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         3: {"schema": serialized, "schemaType": "PROTOBUF"},
         4: {"schema": "{}", "schemaType": "JSON"},
     }
-    by_subject = {"item": 1, "avro": 2, "proto": 3, "json": 4}
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path, _, query = self.path.partition("?")
-            kind, name = path.split("/")[1], path.split("/")[2]
-            number = int(path.split("/")[3]) if kind == "schemas" else by_subject.get(name.partition("-")[0], 0)
-            found = schemas.get(number)
-            if self.headers.get("Authorization") != "Basic " + base64.b64encode(b"me:secret").decode():
-                self._send(401, {})
-            elif found is None:
-                self._send(404, {})
-            else:
-                is_text = found.get("schemaType") == "PROTOBUF" and query != "format=serialized"
-                self._send(200, {**found, "id": number, **({"schema": "message Order {}"} if is_text else {})})
-
-        def _send(self, status: int, body: dict[str, Any]) -> None:
-            content = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
     monkeypatch.setenv(LOGIN, "me:secret")
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with SchemaRegistry(schemas, {"item": 1, "avro": 2, "proto": 3, "json": 4}, login="me:secret") as running:
+        yield running.url
 
 
 def test_avro_is_json_there_and_back() -> None:
@@ -93,6 +61,7 @@ def test_avro_is_json_there_and_back() -> None:
     data = codec.encode(LINE.encode())
 
     assert data == b"\x08book\x02\x0a\xc3\xbcber\x02\xff" and json.loads(codec.decode(data)) == json.loads(LINE)
+    assert "über" in codec.decode(data).decode()  # as a person reads it, and as a filter looks for it
     for odd in (b"", data + b"x", b"\x08bo"):
         with pytest.raises(NotOfSchemaError):
             codec.decode(odd)
@@ -126,12 +95,12 @@ def test_protobuf_is_json_there_and_back(tmp_path: Path) -> None:
 
 
 def test_way_to_a_nested_message_is_followed(registry: str) -> None:
-    codec = FramedCodec(Registry(registry, 10), "proto-value")
+    codec = FramedCodec(Registry(registry, 10, "me:secret"), "proto-value")
 
     assert codec.encode(b'{"sku": "x"}') == b"\0\0\0\0\x03\0\x0a\x01x"
     # Two indexes, 0 and 0, as varints with a sign: Order.Line.
     assert json.loads(codec.decode(b"\0\0\0\0\x03\x04\x00\x00\x08\x05")) == {"count": "5"}
-    for odd in (b"", b"\x01\0\0\0\x03", b"\0\0\0\0\x63", b"\0\0\0\0\x03\x04"):
+    for odd in (b"", b"\x01\0\0\0\x03", b"\0\0\0\0\x63", b"\0\0\0\0\x03\x04", b"\0\0\0\0\x03\x02\x01", b"\0\0\0\0\x03\x01\x00"):
         with pytest.raises(NotOfSchemaError):
             codec.decode(odd)
 
@@ -185,3 +154,25 @@ def test_registry_that_is_not_there_or_does_not_let_us_in(
     monkeypatch.delenv(LOGIN)
     code, why = produced(registry)
     assert code == 1 and "401" in why
+
+
+def test_registry_that_answers_nonsense_is_one_sentence_and_gets_the_login_alone(registry: str) -> None:
+    with SchemaRegistry({}) as other, SchemaRegistry({}) as odd:
+        for number, (status, body) in enumerate(
+            (
+                (200, b"no JSON"),
+                (200, b"[" * 100_000),
+                (200, b"7"),
+                (200, b'{"schema": 7}'),
+                (200, b'{"schema": "{}", "references": [7]}'),
+                (200, b'{"schema": "{}", "references": [{"subject": "x", "version": "../../etc"}]}'),
+                (200, b'{"schema": "{}", "references": 7}'),
+                (500, b""),
+                (302, other.url.encode()),
+            )
+        ):
+            odd.answers[f"/schemas/ids/{number}"] = status, body
+            with pytest.raises(CommandError) as refused:
+                Registry(odd.url, 10, "me:secret").get(number)
+            assert "the schema registry" in str(refused.value) and "\n" not in str(refused.value) and "secret" not in str(refused.value)
+        assert set(odd.logins) == {"Basic bWU6c2VjcmV0"} and other.asked == []

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from playwright.sync_api import Browser, sync_playwright
 
 from tests.barnabas.console.logins import LoginConsole, add_users, make_cluster, start_console, write_contexts
 from tests.barnabas.console.running import BEHIND, HOSTILE, RECORDS, SEEN_S, TOPIC, Console, environment
 from tests.support.broker import BrokerProcess
+from tests.support.chromium import launch_options
 from tests.support.kafka import KafkaServer, kafka_jars
 from tests.support.process import ServerProcess
 
@@ -53,6 +55,14 @@ def login_console(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         console = start_console(home, cluster, "--allow-login")
         yield LoginConsole(console, cluster, home)
         console.stop()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(**launch_options())
+        yield running
+        running.close()
 
 
 def _fill(bootstrap: str) -> None:

@@ -13,23 +13,14 @@ from urllib.parse import quote
 
 import pytest
 from confluent_kafka import Producer
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from tests.barnabas.console.logins import ALICE, SECURED, LoginConsole
 from tests.barnabas.console.running import BEHIND, HOSTILE, TOPIC, Console
-from tests.support.chromium import launch_options
 from tests.support.process import ServerProcess
 
 PATIENCE_MS = 60_000
 PHOTOGRAPHS = os.environ.get("BARNABAS_TEST_PHOTOGRAPHS", "")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(**launch_options())
-        yield running
-        running.close()
 
 
 @pytest.fixture
