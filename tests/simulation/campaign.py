@@ -20,7 +20,7 @@ from tests.simulation.world import Outcome, World, simulate
 ROOT = Path(__file__).parents[2]
 LINES_SHOWN = 60
 EVIDENCE_CHARACTERS_MAX = 2_000
-SEEDS_MORE = 30
+SEEDS_MORE = 8
 """Seeds that are run at a time where those before have not reached everything."""
 
 
