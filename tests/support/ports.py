@@ -38,7 +38,8 @@ def neighbours(count: int) -> int:
     """The first of so many free ports in a row."""
     while True:
         (first,) = free_ports(1)
-        if first + count <= END and all(_is_free(HOST, port) for port in range(first, first + count)):
+        others = range(first + 1, first + count)
+        if others.stop <= END and all(_is_free(HOST, port) and _take(port) for port in others):
             return first
 
 
@@ -55,18 +56,25 @@ def _is_free(host: str, port: int) -> bool:
 @functools.cache
 def _candidates() -> Iterator[int]:
     """Ports that are this run's from now on, in an order of its own."""
-    locks = _locks_file()
-    return (port for port in random.SystemRandom().sample(range(FIRST, END), END - FIRST) if _locked(locks, port))
+    return (port for port in random.SystemRandom().sample(range(FIRST, END), END - FIRST) if _take(port))
 
 
-def _locked(locks: int, port: int) -> bool:
+_given: set[int] = set()
+
+
+def _take(port: int) -> bool:
+    """Whether it is this run's from now on, and was not before."""
+    if port in _given:
+        return False
     try:
-        fcntl.lockf(locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        fcntl.lockf(_locks_file(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
     except OSError:  # another run's
         return False
+    _given.add(port)
     return True
 
 
+@functools.cache
 def _locks_file() -> int:
     """Open until the process ends, which is what lets its ports go."""
     path = Path(tempfile.gettempdir()) / f"barnabas-tests-{os.getuid()}.ports"

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 
-from tests.support.ports import END, FIRST, HOST, free_port, free_ports
+from tests.support.ports import END, FIRST, HOST, free_port, free_ports, neighbours
 from tests.support.process import checkout
 
 GIVE = "import sys\nfrom tests.support.ports import free_ports\nprint(*free_ports({count}), flush=True)\nsys.stdin.read()\n"
@@ -28,6 +28,15 @@ def test_no_port_is_given_twice() -> None:
 
     assert len(set(given)) == len(given)
     assert all(FIRST <= port < END for port in given)
+
+
+def test_ports_in_a_row_are_given_as_single_ones_are() -> None:
+    """Their neighbours too: a run beside this one, or a later test, has none of them."""
+    first = neighbours(3)
+
+    assert not {first, first + 1, first + 2} & set(free_ports(2_000))
+    with another_run(1, first=first, end=first + 3) as run:
+        assert given_by(run) == set()
 
 
 def test_a_port_that_someone_listens_on_is_not_given() -> None:
