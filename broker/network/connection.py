@@ -278,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
         if nbytes == self._buffer_size:
             self._let_others_go_first(self._loop.call_soon)
         elif nbytes <= SMALL_READ_SIZE and self._busy_poll is not None and not self._pipeline.unanswered:
-            self._busy_poll.read_answered()
+            self._busy_poll.read_answered(self)
 
     def eof_received(self) -> bool:
         return False

@@ -16,6 +16,7 @@ from tests.broker.network.harness import echo, framed, run, serving
 from tests.support.clock import ManualClock
 
 DURATION_US = 50
+CLIENT = object()
 
 
 class Loop:
@@ -47,14 +48,14 @@ class Harness:
         self.loop.turn()
 
     def wait_in_vain(self) -> None:
-        self.poll.read_answered()
+        self.poll.read_answered(CLIENT)
         assert self.loop.is_awake
         self.pass_us(DURATION_US)
 
     def reads_until_awake(self) -> int:
         """How many reads are left out before one is waited after."""
         for count in range(2 * SKIPPED_MAX):
-            self.poll.read_answered()
+            self.poll.read_answered(CLIENT)
             if self.loop.is_awake:
                 return count
         raise AssertionError("it never waits again")
@@ -63,7 +64,7 @@ class Harness:
 def test_loop_stays_awake_for_the_duration_after_a_read() -> None:
     harness = Harness()
 
-    harness.poll.read_answered()
+    harness.poll.read_answered(CLIENT)
     harness.pass_us(DURATION_US - 1)
     was_awake = harness.loop.is_awake
     harness.pass_us(1)
@@ -71,14 +72,26 @@ def test_loop_stays_awake_for_the_duration_after_a_read() -> None:
     assert (was_awake, harness.loop.is_awake) == (True, False)
 
 
+def test_a_read_of_another_connection_ends_the_wait_and_counts_as_in_vain() -> None:
+    harness = Harness()
+    harness.poll.read_answered(CLIENT)
+    harness.pass_us(DURATION_US - 1)
+
+    harness.poll.read_answered(object())
+    harness.pass_us(0)
+
+    assert not harness.loop.is_awake
+    assert harness.reads_until_awake() == 1
+
+
 def test_each_read_in_time_begins_the_wait_anew() -> None:
     harness = Harness()
-    harness.poll.read_answered()
+    harness.poll.read_answered(CLIENT)
 
     for _ in range(10):
         harness.pass_us(DURATION_US - 1)
         assert harness.loop.is_awake
-        harness.poll.read_answered()
+        harness.poll.read_answered(CLIENT)
         harness.pass_us(0)
 
     assert len(harness.loop.due) == 1
@@ -101,7 +114,7 @@ def test_a_read_in_time_makes_waiting_usual_again() -> None:
         harness.reads_until_awake()
         harness.pass_us(DURATION_US)
     harness.reads_until_awake()
-    harness.poll.read_answered()
+    harness.poll.read_answered(CLIENT)
     harness.pass_us(1)
     harness.pass_us(DURATION_US)
 
@@ -111,7 +124,7 @@ def test_a_read_in_time_makes_waiting_usual_again() -> None:
 def test_duration_of_zero_never_keeps_the_loop_awake() -> None:
     harness = Harness(0)
 
-    harness.poll.read_answered()
+    harness.poll.read_answered(CLIENT)
 
     assert not harness.loop.is_awake
 
