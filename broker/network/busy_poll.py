@@ -27,8 +27,8 @@ class BusyPoll:
         "_deadline_us",
         "_duration_us",
         "_is_polling",
-        "_loop",
         "_is_shared",
+        "_loop",
         "_monotonic_ns",
         "_reader",
         "_reads",
@@ -43,6 +43,8 @@ class BusyPoll:
         self._monotonic_ns = clock.monotonic_ns
         self._duration_us = duration_us
         self._is_polling = False
+        self._reader: object = None  # whose next read is waited for
+        self._is_shared = False  # another has read meanwhile
         self._deadline_us = 0
         self._reads = 0
         self._reads_seen = 0

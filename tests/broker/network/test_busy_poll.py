@@ -135,7 +135,7 @@ def test_only_a_read_whose_requests_are_answered_is_worth_waiting_after() -> Non
     class NotedPoll(BusyPoll):
         reads = 0
 
-        def read_answered(self) -> None:
+        def read_answered(self, reader: object) -> None:
             NotedPoll.reads += 1
 
     seen: list[bytes] = []
