@@ -1,8 +1,12 @@
-"""The verbs that need several nodes or a moment, over SASL_SSL at three nodes: by an administrator, and by a user without rights."""
+"""The verbs that need several nodes or a moment, over SASL_SSL at three nodes: by an administrator, and by a user without rights.
+
+`make test` runs them at nodes of ours; with BARNABAS_TEST_SERVER=kafka they are Apache Kafka's.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -22,7 +26,9 @@ SEEN_S = 60
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
-    with SecuredCluster(tmp_path_factory.mktemp("nodes"), 3, settings=SETTINGS) as cluster:
+    with SecuredCluster(
+        tmp_path_factory.mktemp("nodes"), 3, kind=os.environ.get("BARNABAS_TEST_SERVER", "barnabas"), settings=SETTINGS
+    ) as cluster:
         yield cluster
 
 
