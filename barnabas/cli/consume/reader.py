@@ -129,6 +129,9 @@ class PartitionReader:
     def _ends_are_far(self, batch: Sequence[Any], ends: Mapping[Partition, int]) -> bool:
         """Whether no record of the batch is the last one of its partition, or behind it. Without a line of Python for each record: a third
         of the time went into that."""
+        offsets: Any = map(Message.offset, batch)
+        if ends and max(offsets, default=0) + 1 < min(ends.values()):
+            return True  # whatever partition it is of: that takes one call for a record instead of three
         partitions = zip(map(Message.topic, batch), map(Message.partition, batch), strict=True)
         lasts: dict[Any, Any] = dict(zip(partitions, map(Message.offset, batch), strict=True))
         return all(offset + 1 < ends.get(partition, 0) for partition, offset in lasts.items())
