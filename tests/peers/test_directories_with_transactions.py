@@ -23,7 +23,8 @@ import pytest
 from protocol.errors import ErrorCode
 from tests.clients.transactional import read
 from tests.support.cluster import BARNABAS, BROKER_ONLY, KAFKA, KINDS, Cluster
-from tests.support.kafka import KafkaServer, java_tool, missing_java
+from tests.support.java_host import JavaHost
+from tests.support.kafka import KafkaServer, missing_java
 from tests.support.raw_transactions import add_partition, end_transaction, init_producer_id, last_stable_offset, produce, state_of
 from tests.support.requirements import needs
 
@@ -41,7 +42,6 @@ SETTINGS = {
 STATE_TOPIC = {"cleanup.policy": "compact", "compression.type": "uncompressed"}
 OPEN_AT = 6  # the offset of the open transaction: two records and their markers come before it, and two that are prepared
 TIMEOUT_MS = 900_000
-DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
 STATUS = {"Ongoing": 1, "PrepareCommit": 2, "PrepareAbort": 3, "CompleteCommit": 4, "CompleteAbort": 5}
 
 
@@ -102,16 +102,15 @@ def change_kind(cluster: Cluster, kind: str) -> None:
     cluster.start(COORDINATOR)
 
 
-def dump(directory: Path, suffix: str, *options: str) -> str:
+def dump(java_host: JavaHost, directory: Path, suffix: str, *options: str) -> str:
     """What kafka-dump-log prints of these files of a partition."""
-    result = java_tool(DUMP_LOG, "--files", ",".join(str(path) for path in sorted(directory.glob(f"*{suffix}"))), *options)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+    files = ",".join(str(path) for path in sorted(directory.glob(f"*{suffix}")))
+    return java_host.tool("DumpLogSegments", "--files", files, *options).stdout
 
 
-def last_states(data_dir: Path) -> dict[str, Mapping[str, Any]]:
+def last_states(java_host: JavaHost, data_dir: Path) -> dict[str, Mapping[str, Any]]:
     """The last value of each id in the transaction state log, as kafka-dump-log decodes it: {"version": …, "data": …}."""
-    printed = dump(data_dir / "__transaction_state-0", ".log", "--transaction-log-decoder", "--skip-record-metadata")
+    printed = dump(java_host, data_dir / "__transaction_state-0", ".log", "--transaction-log-decoder", "--skip-record-metadata")
     found = {}
     for line in printed.splitlines():
         if match := re.search(r"(\{.*\}) *(?:payload: *)?(\{.*\})$", line.replace(" payload: ", " ")):
@@ -124,7 +123,9 @@ def last_states(data_dir: Path) -> dict[str, Mapping[str, Any]]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("level", [0, 2])
 @pytest.mark.parametrize("kinds", [(KAFKA, BARNABAS), (BARNABAS, KAFKA)], ids=["from Kafka", "from ours"])
-def test_the_other_kind_ends_what_was_prepared_and_what_is_open(tmp_path: Path, kinds: tuple[str, str], level: int) -> None:
+def test_the_other_kind_ends_what_was_prepared_and_what_is_open(
+    tmp_path: Path, java_host: JavaHost, kinds: tuple[str, str], level: int
+) -> None:
     before, after = kinds
     words = ("--release-version", "4.0-IV3", "--feature", f"transaction.version={level}")
     roles = {COORDINATOR: {"process.roles": BROKER_ONLY}}
@@ -153,14 +154,14 @@ def test_the_other_kind_ends_what_was_prepared_and_what_is_open(tmp_path: Path, 
     finally:
         cluster.close()
 
-    states = last_states(cluster.nodes[COORDINATOR].data_dir)
+    states = last_states(java_host, cluster.nodes[COORDINATOR].data_dir)
     assert {each: states[each]["data"]["transactionStatus"] for each in IDS} == {
         each: STATUS["CompleteAbort" if "abort" in each else "CompleteCommit"] for each in IDS
     }
     assert {value["version"] for value in states.values()} == {"1" if level else "0"}
     for topic, leader in LEADERS.items():
         directory = cluster.nodes[leader].data_dir / f"{topic}-0"
-        markers = Counter(re.findall(r"endTxnMarker: (\w+)", dump(directory, ".log", "--print-data-log")))
+        markers = Counter(re.findall(r"endTxnMarker: (\w+)", dump(java_host, directory, ".log", "--print-data-log")))
         # At most two more: the coordinator that loads a prepared transaction does not know which partitions have its marker.
         assert 3 <= markers["COMMIT"] <= 4 and 2 <= markers["ABORT"] <= 3
-        assert len(re.findall(r"producerId: \d+ firstOffset: (\d+)", dump(directory, ".txnindex"))) == 2
+        assert len(re.findall(r"producerId: \d+ firstOffset: (\d+)", dump(java_host, directory, ".txnindex"))) == 2
