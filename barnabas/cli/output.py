@@ -147,5 +147,5 @@ def _cell(value: Any, to_text: Callable[[Any], str]) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return printable(",".join(map(str, value))) or "-"
+        return printable(",".join("-" if each is None else str(each) for each in value)) or "-"
     return printable(to_text(value))

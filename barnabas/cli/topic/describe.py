@@ -1,4 +1,4 @@
-"""Describe topics: leaders, replicas, ISR and offsets of the partitions, and the settings that differ from the default."""
+"""Describe topics: leaders, replicas with their lag, ISR and offsets of the partitions, and the settings that differ from the default."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from barnabas.cli.errors import DONE
 from barnabas.cli.group.offsets import groups_of_topic
 from barnabas.cli.output import Column, Output, human_bytes, thousands
 from barnabas.cli.settings import resolve
+from barnabas.cli.topic.replica_lags import replica_lags
 
 PARTITIONS = (
     Column("partition", "PARTITION", is_number=True),
     Column("leader", "LEADER", is_number=True),
     Column("replicas", "REPLICAS"),
     Column("isr", "ISR"),
+    Column("lags", "LAGS"),
     Column("start_offset", "START", is_number=True),
     Column("end_offset", "END", is_number=True),
     Column("records", "RECORDS", thousands, is_number=True),
@@ -48,13 +50,16 @@ def run(options: argparse.Namespace) -> int:
         topics = get_topics(connection, options.topics)
         bounds = starts_and_ends(connection, partitions_of(topics))
         on_disk = sizes(connection, connection.metadata().brokers)
+        lags = replica_lags(connection, topics)
         settings = configs(connection, ResourceType.TOPIC, options.topics)
         described = []
         for name, topic in topics.items():
             entries = [entry for entry in settings[name].values() if options.all_configs or not is_default(entry)]
             one: dict[str, Any] = {
                 "name": name,
-                "partitions": [_partition(name, each, bounds, on_disk) for _, each in sorted(topic.partitions.items())],
+                "partitions": [
+                    {**_partition(name, each, bounds, on_disk), "lags": lags[name, each.id]} for _, each in sorted(topic.partitions.items())
+                ],
                 "configs": [setting(entry) for entry in sorted(entries, key=lambda entry: str(entry.name))],
             }
             if options.groups:

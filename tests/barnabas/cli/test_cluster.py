@@ -60,6 +60,7 @@ def test_cluster_without_one_of_its_brokers_is_unhealthy(
     monkeypatch.setenv("BARNABAS_BOOTSTRAP_SERVER", cluster.bootstrap_servers)
     assert barnabas_command("cluster", "health").code == 0
 
+    killed = barnabas_command.done("topic", "describe", "orders", "-o", "json").data[0]["partitions"][0]["leader"]
     cluster.leader("orders", 0).kill()
 
     deadline = time.monotonic() + SEEN_S
@@ -69,6 +70,8 @@ def test_cluster_without_one_of_its_brokers_is_unhealthy(
     assert health.code == 4 and health.out.startswith("unhealthy\nunder replicated: ")
     (listed,) = barnabas_command.done("topic", "list", "orders", "-o", "json").data
     assert (listed["under_replicated"], listed["without_leader"]) == (6, 0)
+    for each in barnabas_command.done("topic", "describe", "orders", "-o", "json").data[0]["partitions"]:
+        assert each["lags"] == [None if replica == killed else 0 for replica in each["replicas"]]
     assert len(barnabas_command.done("consume", "orders", "-e").out.split()) == listed["records"]
 
 
