@@ -1,6 +1,7 @@
 """`python -m bench`: measure Barnabas. `python -m bench compare`: Barnabas and Apache Kafka in turn. `python -m bench versus A B`: two
 commits in turn, and whether a row lost. `python -m bench profile ROW`, `python -m bench anatomy`, `python -m bench calls produce`: where
-the time goes. `python -m bench compaction`: a compacted topic while it is written and read, beside Apache Kafka.
+the time goes. `python -m bench compaction`: a compacted topic while it is written and read, beside Apache Kafka. `python -m bench console`:
+the console in Chromium.
 
 `ROWS=a,b` (or `--rows a,b`) selects rows; `python -m bench list` names them all. Everything stays on loopback and in a folder
 that is removed at the end.
@@ -52,6 +53,8 @@ def main(arguments: list[str]) -> int:
         return profile(options.row, scale=options.scale, output_dir=options.output, data_dir=options.data_dir)
     if options.command == "compaction":
         return _compaction(options)
+    if options.command == "console":
+        return _console(options)
     if options.command == "versus":
         return _versus(options)
     products = [BARNABAS, KAFKA] if options.command == "compare" else [PRODUCTS[options.product]]
@@ -83,6 +86,18 @@ def _compaction(options: argparse.Namespace) -> int:
     print()
     print(table(results))
     return 0
+
+
+def _console(options: argparse.Namespace) -> int:
+    from bench.console import misses, run, table
+
+    product = PRODUCTS[options.product]
+    check_available(product)
+    result = run(product, scale=options.scale, data_dir=options.data_dir)
+    print(table(result))
+    for missed in misses(result):
+        print(f"missed: {missed}")
+    return 1 if misses(result) else 0
 
 
 def _versus(options: argparse.Namespace) -> int:
@@ -132,6 +147,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     compaction.add_argument("--rate", type=int, default=500, help="records per second that are sent meanwhile")
     compaction.add_argument("--products", default=",".join(PRODUCTS))
     compaction.add_argument("--data-dir", type=Path, help="where the brokers' data goes, twice the gigabytes")
+    console = commands.add_parser("console", parents=[common], help="the console in Chromium; ends with 1 when a target is missed")
+    console.add_argument("--product", choices=tuple(PRODUCTS), default=BARNABAS.name)
     commands.add_parser("list", help="the names of the rows")
     commands.add_parser("anatomy", help="where the time of one produce and one fetch goes, layer by layer")
     calls = commands.add_parser("calls", help="the functions that one request calls, in order")
