@@ -120,6 +120,10 @@ def rate(value: float) -> str:
     return thousands(round(value)) if value >= 10 or value == 0 else f"{value:.1f}"
 
 
+def signed_rate(value: float) -> str:
+    return f"{'+' if value > 0 else '-' if value < 0 else ''}{rate(abs(value))}"
+
+
 def byte_rate(value: float) -> str:
     return f"{human_bytes(round(value))}/s"
 

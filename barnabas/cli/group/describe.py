@@ -16,7 +16,7 @@ from barnabas.cli.group.facts import get_groups, type_of
 from barnabas.cli.group.offsets import committed, lag_of, latest, total_lag
 from barnabas.cli.group.states import states_of
 from barnabas.cli.group.waiting_since import first_timestamps
-from barnabas.cli.output import CLEAR, Column, Output, human_duration, thousands
+from barnabas.cli.output import CLEAR, Column, Output, human_duration, signed_rate, thousands
 from barnabas.cli.settings import resolve
 
 PARTITIONS = (
@@ -31,6 +31,8 @@ PARTITIONS = (
     Column("member_id", "MEMBER", is_wide=True),
     Column("instance_id", "INSTANCE", is_wide=True),
 )
+TREND = Column("lag_per_s", "LAG/S", signed_rate, is_number=True)
+"""Of --watch, from the second time on."""
 IDLE = (Column("client_id", "CLIENT ID"), Column("host", "HOST"), Column("member_id", "MEMBER WITHOUT PARTITIONS"))
 WATCH_S = 2.0
 
@@ -44,10 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     output = Output(options.output)
+    before: tuple[float, list[dict[str, Any]]] | None = None
     with Connection(resolve(options)) as connection:
         try:
             while True:
-                described = _describe(connection, options.groups)
+                described, now_s = _describe(connection, options.groups), time.monotonic()
+                if before is not None:
+                    _add_trend(described, before[1], now_s - before[0])
+                before = now_s, described
                 if options.watch is not None and sys.stdout.isatty():
                     sys.stdout.write(CLEAR)
                 _show(output, described)
@@ -103,6 +109,15 @@ def _describe(connection: Connection, names: list[str]) -> list[dict[str, Any]]:
     return described
 
 
+def _add_trend(described: list[dict[str, Any]], before: list[dict[str, Any]], span_s: float) -> None:
+    """How many records a second each partition falls behind, or with a sign catches up, since the last time."""
+    lags = {(one["group"], each["topic"], each["partition"]): each["lag"] for one in before for each in one["partitions"]}
+    for one in described:
+        for each in one["partitions"]:
+            then, now = lags.get((one["group"], each["topic"], each["partition"])), each["lag"]
+            each["lag_per_s"] = None if then is None or now is None else round((now - then) / max(span_s, 1e-3), 1)
+
+
 def _lag_ms(
     partition: Partition, behind: dict[Partition, int], times_ms: dict[Partition, int], now_ms: int, offsets: dict[Partition, int]
 ) -> int | None:
@@ -137,6 +152,7 @@ def _show(output: Output, described: list[dict[str, Any]]) -> None:
         lag = "unknown" if one["lag"] is None else thousands(one["lag"])
         protocol = f", {one['protocol']}" if one["protocol"] else ""
         output.line(f"group {one['group']}: {one['state']}, {one['type']}{protocol}, {one['members']} members, total lag {lag}")
-        output.table(one["partitions"], PARTITIONS)
+        has_trend = any("lag_per_s" in each for each in one["partitions"])
+        output.table(one["partitions"], (*PARTITIONS, TREND) if has_trend else PARTITIONS)
         if one["idle_members"]:
             output.table(one["idle_members"], IDLE)

@@ -11,14 +11,10 @@ from barnabas.cli.errors import CommandError
 from barnabas.cli.group.facts import describe_groups
 from barnabas.cli.group.offsets import committed, group_ids, latest, total_lag
 from barnabas.cli.group.states import states_of
-from barnabas.cli.output import Column, byte_rate, human_bytes, rate, thousands
+from barnabas.cli.output import Column, byte_rate, human_bytes, rate, signed_rate, thousands
 from barnabas.cli.rates import Sample, bytes_per_s, records_per_s
 
 Row = dict[str, Any]
-
-
-def signed_rate(value: float) -> str:
-    return f"{'+' if value > 0 else '-' if value < 0 else ''}{rate(abs(value))}"
 
 
 VIEWS: dict[str, tuple[Column, ...]] = {

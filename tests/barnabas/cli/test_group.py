@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -167,11 +168,12 @@ def test_offsets_and_groups_are_deleted(command: Command, group: str, topic: str
     assert command("group", "describe", group).code == 1 and command("group", "delete", group, "--yes").code == 1
 
 
-def test_watch_goes_on_until_it_is_interrupted(command: Command, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_goes_on_until_it_is_interrupted(command: Command, group: str, topic_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
 
     def wait(seconds: float) -> None:
         waited.append(seconds)
+        fill(command, topic_name, [(0, "one more")])
         if len(waited) == 2:
             raise KeyboardInterrupt
 
@@ -180,6 +182,8 @@ def test_watch_goes_on_until_it_is_interrupted(command: Command, group: str, mon
     watched = command.done("group", "describe", group, "--watch", "7")
 
     assert waited == [7.0, 7.0] and watched.out.count(f"group {group}") == 2
+    first, second = watched.out.split(f"group {group}")[1:]
+    assert "LAG/S" not in first and re.search(rf"{topic_name} +0 .* \+[\d.,]+\n", second)
 
 
 def test_group_of_the_new_protocol(command: Command, topic: str) -> None:
