@@ -73,9 +73,12 @@ def photographs(page: Page, console: Console) -> Iterator[str]:
     page.goto(f"{base}/topics/orders/messages")
     expect(page.locator("#records tr")).to_have_count(60)
     yield "console-messages"
+    page.set_viewport_size({"width": WIDTH, "height": 860})
     page.goto(f"{base}/topics/orders/messages/1/7")
     page.locator("section", has_text="Value").get_by_text("Schema", exact=True).first.click()
+    page.evaluate("scrollTo(0, 0)")  # the click has scrolled
     yield "console-record"
+    page.set_viewport_size({"width": WIDTH, "height": 520})
     page.goto(f"{base}/sign-in")
     page.get_by_label("Token").fill(TOKEN)
     page.get_by_role("button", name="Sign in").click()
