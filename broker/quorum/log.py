@@ -51,10 +51,18 @@ class EncodeBatch(Protocol):
     def __call__(self, records: Sequence[Any], *, base_offset: int, epoch: int, now_ms: int) -> bytearray: ...
 
 
+ToWallClock = Callable[[int], int]
+"""A time of the monotonic clock, which Raft's timeouts need, as one of the wall clock, both in ms."""
+
+
+def same_clock(time_ms: int) -> int:
+    return time_ms
+
+
 class QuorumLog:
     """The metadata log of this node. Create one by `QuorumLog.open`."""
 
-    def __init__(self, log: Log, encode_batch: EncodeBatch, disk: Disk = SYSTEM_DISK) -> None:
+    def __init__(self, log: Log, encode_batch: EncodeBatch, disk: Disk, to_wall_clock_ms: ToWallClock) -> None:
         self.log = log
         self.disk = disk
         self.snapshots = SnapshotFiles(log.directory, disk)
@@ -63,17 +71,28 @@ class QuorumLog:
         self.last_timestamp = 0
         """Of the newest batch since this start."""
         self._encode_batch = encode_batch
+        self._to_wall_clock_ms = to_wall_clock_ms
 
     @classmethod
-    def open(cls, root: Path, config: LogConfig, encode_batch: EncodeBatch, *, now_ms: int, disk: Disk = SYSTEM_DISK) -> QuorumLog:
-        """The log in `root`, the metadata log directory; made if it is not there. Blocks. Raises StorageError."""
+    def open(
+        cls,
+        root: Path,
+        config: LogConfig,
+        encode_batch: EncodeBatch,
+        *,
+        now_ms: int,
+        disk: Disk = SYSTEM_DISK,
+        to_wall_clock_ms: ToWallClock = same_clock,
+    ) -> QuorumLog:
+        """The log in `root`, the metadata log directory; made if it is not there. `now_ms` is by the wall clock, as times in the files are;
+        Raft's own times become that by `to_wall_clock_ms`. Blocks. Raises StorageError."""
         directory = root / partition_directory_name(METADATA_TOPIC, PARTITION)
         make_directory(directory, disk)
         if not disk.exists(directory / PARTITION_METADATA):
             topic_id = f"version: 0\ntopic_id: {uuid_to_text(METADATA_TOPIC_ID)}"
             replace_file(directory / PARTITION_METADATA, topic_id.encode(), disk=disk)
         log = open_log(directory, METADATA_TOPIC, PARTITION, METADATA_TOPIC_ID, config, now_ms=now_ms, disk=disk)
-        opened = cls(log, encode_batch, disk)
+        opened = cls(log, encode_batch, disk, to_wall_clock_ms)
         opened._check_start(now_ms)
         return opened
 
@@ -120,13 +139,15 @@ class QuorumLog:
         self.log.assign_leader_epoch(epoch)
 
     def append_records(self, records: Sequence[Any], *, epoch: int, now_ms: int) -> int:
-        batch = self._encode_batch(records, base_offset=self.end_offset, epoch=epoch, now_ms=now_ms)
-        offset = self._append(batch, now_ms)
+        at_ms = self._to_wall_clock_ms(now_ms)
+        batch = self._encode_batch(records, base_offset=self.end_offset, epoch=epoch, now_ms=at_ms)
+        offset = self._append(batch, at_ms)
         self.appended_bytes += len(batch)
         return offset
 
     def append_control_records(self, records: Sequence[tuple[ControlRecordType, Any]], *, epoch: int, now_ms: int) -> int:
-        return self._append(control_batch(records, base_offset=self.end_offset, epoch=epoch, now_ms=now_ms), now_ms)
+        at_ms = self._to_wall_clock_ms(now_ms)
+        return self._append(control_batch(records, base_offset=self.end_offset, epoch=epoch, now_ms=at_ms), at_ms)
 
     def append_fetched(self, records: Any, *, leader_epoch: int, now_ms: int) -> list[ControlRecord]:
         view = memoryview(records)
@@ -140,7 +161,7 @@ class QuorumLog:
                     found += _control_records(view, position)
                 self._note_timestamp(header.max_timestamp)
                 end, next_offset = position + header.size_bytes, header.next_offset
-            self.log.append_as_follower(view[:end], now_ms=now_ms)
+            self.log.append_as_follower(view[:end], now_ms=self._to_wall_clock_ms(now_ms))
         except (DecodeError, KafkaError) as error:
             # Kafka's follower continues to fetch too: a batch damaged on the way is sent again.
             logger.warning("batches from the leader of the metadata quorum are left out offset=%d error=%s", self.end_offset, error)
@@ -152,7 +173,7 @@ class QuorumLog:
         self.last_timestamp = max(self.last_timestamp, timestamp)
 
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
-        self.log.truncate_to(offset, now_ms=now_ms)
+        self.log.truncate_to(offset, now_ms=self._to_wall_clock_ms(now_ms))
 
     def read(self, start_offset: int, *, max_bytes: int) -> Any:
         return self.log.read(start_offset, max_bytes=max_bytes, end_offset=self.end_offset, minimum_one_batch=True)
@@ -174,7 +195,7 @@ class QuorumLog:
 
     def finish_snapshot(self, snapshot: OffsetAndEpoch, *, now_ms: int) -> list[ControlRecord]:
         path = self.snapshots.finish(snapshot)
-        self.log.truncate_fully_and_start_at(snapshot.offset, now_ms=now_ms)
+        self.log.truncate_fully_and_start_at(snapshot.offset, now_ms=self._to_wall_clock_ms(now_ms))
         for older in self.snapshots.all():
             if older < snapshot:
                 delete_if_exists(self.snapshots.forget(older), self.disk)

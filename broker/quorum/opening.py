@@ -68,7 +68,11 @@ def open_quorum(
     """Opens the quorum whose log is in `root`, the metadata log directory. Blocks. Raises StorageError, also when it has other voters
     and `peers` is None."""
     settings = log_config(config.metadata_log_segment_bytes, config.metadata_log_segment_ms)
-    log = QuorumLog.open(root, settings, formats.encode, now_ms=clock.now_ms(), disk=disk)
+
+    def to_wall_clock_ms(monotonic_ms: int) -> int:
+        return monotonic_ms + clock.now_ms() - clock.monotonic_ms()
+
+    log = QuorumLog.open(root, settings, formats.encode, now_ms=clock.now_ms(), disk=disk, to_wall_clock_ms=to_wall_clock_ms)
     try:
         control_records = list(log.control_records())
         is_formatted = disk.exists(root / BOOTSTRAP_FILE)

@@ -62,6 +62,18 @@ async def test_the_epoch_does_not_go_back_when_the_log_lost_its_tail(tmp_path: P
     assert (await open_room(tmp_path)).quorum.epoch == 3
 
 
+async def test_times_in_the_log_are_the_wall_clocks(tmp_path: Path) -> None:
+    """Raft's own are not: its timeouts need a clock that never jumps."""
+    room = await open_room(tmp_path)
+    began_ms = room.clock.now_ms()
+    await room.client.create_topics(creation("t", 1, 1))
+    await room.close()
+
+    headers = [header for _, header in iterate_headers(memoryview((tmp_path / LOG_FILE).read_bytes()))]
+    assert headers[0].is_control
+    assert {abs(header.max_timestamp - began_ms) < 60_000 for header in headers} == {True}
+
+
 async def test_quorum_state_has_kafkas_form(tmp_path: Path) -> None:
     await open_room(tmp_path)
 
