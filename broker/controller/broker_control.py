@@ -224,7 +224,10 @@ class BrokerControl:
             if not broker.is_in_controlled_shutdown:
                 yield [change_record(broker, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)]
             yield from self._elections.fence_broker(node_id, lambda records_count: ())
-        elif not broker.is_fenced and not (following is BrokerState.SHUTDOWN_NOW and self._is_alone(node_id)):
+        elif not broker.is_fenced and following is BrokerState.SHUTDOWN_NOW and self._is_alone(node_id):
+            # Nobody can lead in its place. Apache Kafka, if it starts here next, would wait for the session of a broker that is not fenced.
+            yield [change_record(broker, fenced=FENCE)]
+        elif not broker.is_fenced:
             yield from self.fence(node_id)
 
     def _active(self) -> list[int]:
