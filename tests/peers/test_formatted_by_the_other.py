@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from kafka.admin import KafkaAdminClient, NewTopic
@@ -54,7 +55,7 @@ class FormattedByUs(KafkaServer):
 
     cluster_id = CLUSTER_ID
 
-    def _format(self, properties: Path) -> None:
+    def _prepare(self, properties: Path) -> Sequence[str]:
         controller_port = free_port(self.host)
         settings = {
             "process.roles": "broker,controller",
@@ -68,6 +69,7 @@ class FormattedByUs(KafkaServer):
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         user = ("--add-scram", "SCRAM-SHA-512=[name=alice,password=alice-secret,iterations=8192]")
         assert main(["format", "-t", self.cluster_id, "-c", str(properties), "--standalone", *user, *OPTIONS]) == 0
+        return ()
 
 
 def test_kafka_serves_what_we_formatted(tmp_path: Path) -> None:
