@@ -24,8 +24,14 @@ TOPIC_RESOURCE = 2
 class BrokerThatEnds(BrokerProcess):
     """It can be formatted, and says no more than why it does not serve."""
 
+    is_formatted = False
+
+    def format(self, cluster_id: str, *arguments: str) -> None:
+        super().format(cluster_id, *arguments)
+        self.is_formatted = True
+
     def command(self) -> list[str]:
-        return [*super().command(), "--override", "process.roles=neither"]
+        return [*super().command(), *(("--override", "process.roles=neither") if self.is_formatted else ())]
 
 
 @pytest.fixture(scope="module")
