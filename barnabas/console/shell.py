@@ -24,7 +24,7 @@ from barnabas.console.watcher import Watcher
 
 HERE = Path(__file__).resolve().parent
 STATIC = HERE / "static"
-FIRST_WAIT_S = 0.15
+FIRST_WAIT_S = 0.05
 """For the first snapshot; a page that comes without figures gets them by its stream."""
 
 

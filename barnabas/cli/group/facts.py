@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,16 +11,25 @@ from barnabas.cli.connection import Connection
 from barnabas.cli.errors import CommandError, NotUnderstoodError, RefusedError
 
 DEAD = "DEAD"
+MOVING = ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS")
+"""What brokers answer while a coordinator begins. librdkafka gives that as the result, Kafka's AdminClient asks again."""
+RETRY_S = 0.1
 NAMES_MAX = 5
 """Of members in a line; the others are counted."""
 
 
 def describe_groups(connection: Connection, groups: Iterable[str]) -> dict[str, Any]:
     """Each group as librdkafka describes it, or a CommandError. A group that is not there is in the state DEAD, or an error."""
-    names = list(dict.fromkeys(groups))
-    if not names:
-        return {}
-    return connection.attempts(connection.admin.describe_consumer_groups(names, request_timeout=connection.timeout_s))
+    names, described = list(dict.fromkeys(groups)), dict[str, Any]()
+    deadline_s = time.monotonic() + connection.timeout_s
+    while names:
+        described |= connection.attempts(connection.admin.describe_consumer_groups(names, request_timeout=connection.timeout_s))
+        names = [name for name in names if isinstance(described[name], CommandError) and str(described[name]).startswith(MOVING)]
+        if time.monotonic() > deadline_s:
+            break
+        if names:
+            time.sleep(RETRY_S)
+    return described
 
 
 def get_groups(connection: Connection, groups: Iterable[str]) -> dict[str, Any]:
