@@ -17,6 +17,8 @@ from barnabas.cli.errors import NoBrokerError
 BATCH_COUNT = 10_000
 WAIT_S = 0.1
 """How long a batch is waited for until it is full: records are late by that much at most."""
+READS_ON = {"fetch.queue.backoff.ms": 10}
+"""After its queue was full librdkafka fetches nothing for a second, in which what it has is written long since."""
 NO_GROUP = "barnabas-consume"
 """librdkafka asks every consumer for a group. This one is never joined, and nothing is committed to it."""
 HARMLESS = (KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
@@ -88,7 +90,7 @@ class PartitionReader:
             # What ends with a marker of a transaction has no last record; the end is told by the next fetch, after this time.
             config |= {"enable.partition.eof": True, "fetch.wait.max.ms": 50}
         # A file of properties is made for other clients: it cannot change what this one promises.
-        self._consumer: Consumer = make(Consumer, {**connection.config({"auto.offset.reset": "earliest"}), **config})
+        self._consumer: Consumer = make(Consumer, {**connection.config({"auto.offset.reset": "earliest", **READS_ON}), **config})
         read = starts if self._ends is None else self._ends
         self._consumer.assign([TopicPartition(*each, starts[each]) for each in read])
 
@@ -158,7 +160,7 @@ class GroupReader:
     def __init__(self, connection: Connection, group: str, topics: list[str], reset: str) -> None:
         self._connection = connection
         config = {"enable.auto.commit": True, "enable.auto.offset.store": False, "allow.auto.create.topics": False, "group.id": group}
-        self._consumer: Consumer = make(Consumer, {**connection.config({"auto.offset.reset": reset}), **config})
+        self._consumer: Consumer = make(Consumer, {**connection.config({"auto.offset.reset": reset, **READS_ON}), **config})
         self._consumer.subscribe(topics)
 
     def __enter__(self) -> GroupReader:
