@@ -42,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--topics-with-overrides", action="store_true")
     add("--under-replicated-partitions", action="store_true")
     add("--unavailable-partitions", action="store_true")
+    add("--under-min-isr-partitions", action="store_true")
+    add("--at-min-isr-partitions", action="store_true")
     add_connection(parser)
 
 
@@ -72,22 +74,32 @@ def _list(connection: Connection, options: argparse.Namespace) -> None:
 def _describe(connection: Connection, options: argparse.Namespace) -> None:
     names = _chosen(connection, options, must_exist=not options.if_exists)
     settings = configs(connection, ResourceType.TOPIC, names) if names else {}
-    only: list[Callable[[Any], bool]] = []
-    if options.under_replicated_partitions:
-        only.append(lambda each: len(each.isr_nodes) < len(each.replica_nodes))
-    if options.unavailable_partitions:
-        only.append(lambda each: each.leader_id < 0)
+    kinds = _kinds(options)
     for topic in _partitions(connection, names):
         changed = [f"{entry.name}={entry.value}" for entry in settings[topic.name].values() if not is_default(entry)]
         if options.topics_with_overrides and not changed:
             continue
-        if not only:
+        if not kinds:
             replicas = len(topic.partitions[0].replica_nodes) if topic.partitions else 0
             facts = [f"PartitionCount: {len(topic.partitions)}", f"ReplicationFactor: {replicas}", f"Configs: {','.join(sorted(changed))}"]
             print("\t".join([f"Topic: {topic.name}", f"TopicId: {uuid_to_text(topic.topic_id)}", *facts]))
+        entry = settings[topic.name].get("min.insync.replicas")
+        isr_min = 1 if entry is None else int(entry.value)
         for each in [] if options.topics_with_overrides else topic.partitions:
-            if all(shows(each) for shows in only):
+            if not kinds or any(is_one(each, isr_min) for is_one in kinds):
                 print(_line(topic.name, each))
+
+
+def _kinds(options: argparse.Namespace) -> list[Callable[[Any, int], bool]]:
+    """Which partitions are asked for, each by what is known of it and its min.insync.replicas; all if there are none. Of several kinds
+    one is enough (TopicCommand.DescribeOptions)."""
+    asked: dict[str, Callable[[Any, int], bool]] = {
+        "under_replicated_partitions": lambda each, isr_min: len(each.isr_nodes) < len(each.replica_nodes),
+        "unavailable_partitions": lambda each, isr_min: each.leader_id < 0,
+        "under_min_isr_partitions": lambda each, isr_min: each.leader_id < 0 or len(each.isr_nodes) < isr_min,
+        "at_min_isr_partitions": lambda each, isr_min: len(each.isr_nodes) == isr_min,
+    }
+    return [is_one for name, is_one in asked.items() if getattr(options, name)]
 
 
 def _line(name: str, partition: Any) -> str:

@@ -57,6 +57,10 @@ def test_topics(tool: Tool, topic_name: str) -> None:
     )
     assert (ours[0], ours[1]) == (kafka_s.returncode, kafka_s.stdout) and ours[1].count("\n") == 4
 
+    either = ("--describe", "--topic", topic_name, "--at-min-isr-partitions", "--unavailable-partitions")
+    assert tool("topics", *either)[1] == java_tool(TOPIC_COMMAND, *tool.address, *either).stdout != ""
+    assert tool("topics", "--describe", "--topic", topic_name, "--under-min-isr-partitions") == (0, "", "")
+
     missing = f"Error while executing topic command : Topic 'none-{topic_name}' does not exist as expected\n"
     assert tool("topics", "--describe", "--topic", f"none-{topic_name}")[:2] == (1, missing)
     assert tool("topics", "--delete", "--topic", f"none-{topic_name}")[:2] == (1, missing)
