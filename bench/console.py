@@ -51,7 +51,7 @@ TOPICS_AT_ONCE = 5
 """A broker of ours counts a request's topics with its partitions, against the number that its descriptors allow."""
 FIRST_PAINT_MS_MAX, FIGURES_MS_MAX, MEMORY_MB_MAX = 300.0, 1_000.0, 150.0
 UPDATES_MIN, SHOWN = 3.5, 200
-"""What issue 28 asks for: four updates a second, which a busy moment may delay."""
+"""Four updates a second are wanted, which a busy moment may delay."""
 WATCH = """
 (() => {
   window.benchFigures = null; window.benchUpdates = [];

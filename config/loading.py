@@ -66,8 +66,8 @@ def load_server_config(path: str | Path | None, environ: Mapping[str, str], over
     if environ.get(DEFAULTS_VARIABLE):
         from config.image import check_former_data, image_properties
 
-        is_own = "log.dirs" in properties and not texts.keys() & {"log.dirs", "log.dir"}
-        if path is None and not mounted.is_file() and is_own:
+        is_default = "log.dirs" in properties and not texts.keys() & {"log.dirs", "log.dir"}
+        if path is None and not mounted.is_file() and is_default:
             check_former_data(properties["log.dirs"])
         properties = image_properties(properties, environ)
     return server_config(properties)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,19 +17,18 @@ from barnabas.console.shell import View
 Form = Mapping[str, str]
 
 
-class TooLargeError(Exception):
-    """The form has more bytes than it may have."""
-
-
-async def read_form(request: Request, size_max: int) -> Form:
-    """URL-encoded fields, as the console's own forms send them; of a field that comes twice, the last. Raises TooLargeError."""
+async def read_form(request: Request, size_max: int) -> Form | None:
+    """URL-encoded fields of a POST, as the console's own forms send them; of a field that comes twice, the last. None of a GET. Raises
+    HTTPException for more than `size_max` bytes."""
+    if request.method != "POST":
+        return None
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         return {}
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > size_max:
-            raise TooLargeError
+            raise HTTPException(413, "the form is too large\n")
     try:
         return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=100))
     except ValueError:

@@ -65,6 +65,7 @@ class BrokerControl:
         self._cluster_id = cluster_id
         self._elections = elections
         self._heartbeats = heartbeats
+        self._embedded_id = embedded_id
         for broker in state.brokers.values():
             if not broker.is_fenced and broker.node_id != embedded_id:
                 heartbeats.inherit(broker.node_id, broker.epoch, now_ms)
@@ -224,10 +225,13 @@ class BrokerControl:
             if not broker.is_in_controlled_shutdown:
                 yield [change_record(broker, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)]
             yield from self._elections.fence_broker(node_id, lambda records_count: ())
-        elif not broker.is_fenced and following is BrokerState.SHUTDOWN_NOW and self._is_alone(node_id):
-            # Nobody can lead in its place. Apache Kafka, if it starts here next, would wait for the session of a broker that is not fenced.
+        elif broker.is_fenced:
+            return
+        elif following is BrokerState.SHUTDOWN_NOW and node_id == self._embedded_id and self._is_alone(node_id):
+            # A single node: its partitions keep their leader, which its next start is again. It is fenced, since Apache Kafka, if it starts
+            # here next, waits for the session of a broker that is not.
             yield [change_record(broker, fenced=FENCE)]
-        elif not broker.is_fenced:
+        else:
             yield from self.fence(node_id)
 
     def _active(self) -> list[int]:

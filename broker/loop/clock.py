@@ -45,6 +45,11 @@ class Clock(Protocol):
         """Call `callback(*arguments)` on the loop after `delay_ms` of monotonic time."""
 
 
+def wall_clock_ms(clock: Clock, monotonic_ms: int) -> int:
+    """A time of the monotonic clock, which timeouts need, as one of the wall clock, which files and clients are told."""
+    return monotonic_ms + clock.now_ms() - clock.monotonic_ms()
+
+
 class SystemClock:
     """The machine's clocks and the running loop's timers."""
 

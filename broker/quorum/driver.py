@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from broker.loop.blocking import RunBlocking
-from broker.loop.clock import Clock, Timer
+from broker.loop.clock import Clock, Timer, wall_clock_ms
 from broker.loop.deferred import Deferred
 from broker.quorum.commit_times import CommitTimes
 from broker.quorum.delivery import Delivery
@@ -87,7 +87,7 @@ class QuorumDriver:
         self._is_closing = False
         self._is_closed = False
         replica.on_high_watermark = self._high_watermark_moved
-        replica.raft.to_wall_clock_ms = lambda monotonic_ms: monotonic_ms + clock.now_ms() - clock.monotonic_ms()
+        replica.raft.to_wall_clock_ms = functools.partial(wall_clock_ms, clock)
 
     # -- Quorum ----------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker.loop.blocking import RunBlocking
-from broker.loop.clock import Clock
+from broker.loop.clock import Clock, wall_clock_ms
 from broker.quorum.driver import NoPeers, Peers, QuorumDriver
 from broker.quorum.listening import BatchReader, DecodeBatches
 from broker.quorum.log import EncodeBatch, QuorumLog, log_config
@@ -68,10 +68,7 @@ def open_quorum(
     """Opens the quorum whose log is in `root`, the metadata log directory. Blocks. Raises StorageError, also when it has other voters
     and `peers` is None."""
     settings = log_config(config.metadata_log_segment_bytes, config.metadata_log_segment_ms)
-
-    def to_wall_clock_ms(monotonic_ms: int) -> int:
-        return monotonic_ms + clock.now_ms() - clock.monotonic_ms()
-
+    to_wall_clock_ms = functools.partial(wall_clock_ms, clock)
     log = QuorumLog.open(root, settings, formats.encode, now_ms=clock.now_ms(), disk=disk, to_wall_clock_ms=to_wall_clock_ms)
     try:
         control_records = list(log.control_records())

@@ -23,7 +23,7 @@ from barnabas.cli.connection import Connection
 from barnabas.cli.errors import CommandError, NotLetInError, NotUnderstoodError
 from barnabas.cli.topic.configs import parse_configs
 from barnabas.console import changes
-from barnabas.console.forms import Form, TooLargeError, address_of, form_page, name_of, read_form
+from barnabas.console.forms import Form, address_of, form_page, name_of, read_form
 from barnabas.console.pages.sign_in import NOT_OF_SESSION, sign_in_page
 from barnabas.console.sessions import Session, audit, is_csrf
 from barnabas.console.shell import View, path_of
@@ -112,11 +112,7 @@ def _change(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     """`handler` for those who have signed in, with the form of a POST that has their session's secret."""
 
     async def endpoint(request: Request) -> Response:
-        try:
-            form = await read_form(request, BODY_MAX) if request.method == "POST" else None
-        except TooLargeError:
-            return PlainTextResponse("the form is too large\n", 413)
-        return await anyio.to_thread.run_sync(run, request, form)
+        return await anyio.to_thread.run_sync(run, request, await read_form(request, BODY_MAX))
 
     def run(request: Request, form: Form | None) -> Response:
         view = View(request)

@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from barnabas.cli.errors import CommandError, NotLetInError
-from barnabas.console.forms import Form, TooLargeError, address_of, form_page, name_of, read_form
+from barnabas.console.forms import Form, address_of, form_page, name_of, read_form
 from barnabas.console.logins import Login, log_in
 from barnabas.console.sessions import BY_TOKEN, LASTS_S, Session, Sessions, audit, is_csrf, who_of
 from barnabas.console.shell import View
@@ -39,10 +39,7 @@ def routes() -> list[Route]:
 
 
 async def sign_in(request: Request) -> Response:
-    try:
-        form = await read_form(request, BODY_MAX) if request.method == "POST" else None
-    except TooLargeError:
-        return PlainTextResponse("the form is too large\n", 413)
+    form = await read_form(request, BODY_MAX)
     if form is None:
         return await anyio.to_thread.run_sync(_show, request)
     sessions = _sessions(request)
@@ -60,10 +57,7 @@ async def sign_in(request: Request) -> Response:
 
 
 async def sign_out(request: Request) -> Response:
-    try:
-        form = await read_form(request, BODY_MAX) if request.method == "POST" else None
-    except TooLargeError:
-        return PlainTextResponse("the form is too large\n", 413)
+    form = await read_form(request, BODY_MAX)
     return await anyio.to_thread.run_sync(_sign_out, request, form)
 
 

@@ -229,6 +229,18 @@ def test_a_node_that_nobody_can_take_over_from_may_go_at_once_and_only_its_fenci
     assert cluster.facts == (EMBEDDED, 0, (EMBEDDED,))
 
 
+def test_the_only_broker_of_a_controller_elsewhere_leads_nothing_after_its_stop() -> None:
+    cluster = Cluster()
+    cluster.register(2)
+    cluster.heartbeat(2)
+    cluster.partition(2)
+
+    answer = cluster.heartbeat(2, want_shut_down=True)
+
+    assert answer.should_shut_down and cluster.is_fenced(2)
+    assert cluster.facts == (-1, 1, (2,))
+
+
 def test_a_directory_that_fails_leaves_its_replicas_without_a_leader_in_the_isr() -> None:
     cluster = Cluster()
     cluster.register(2, log_dirs=[directory(2), directory(9)])
