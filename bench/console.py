@@ -45,6 +45,8 @@ TAIL_RATE, TAIL_S, TAIL_TOPIC = 10_000, 10.0, "tail"
 STEP_S = 0.01
 """Of the producer's schedule."""
 WAIT_MS = 60_000
+WORDS_MAX = 200
+"""Of a page, in an error."""
 AT_ONCE = 200
 """Of the administrator's requests."""
 TOPICS_AT_ONCE = 5
@@ -192,11 +194,15 @@ def _console(session: Session) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def _visit(context: BrowserContext, address: str) -> tuple[float, float]:
+    from playwright.sync_api import TimeoutError as NotInTimeError
+
     page = context.new_page()
     try:
         page.goto(address, timeout=WAIT_MS)
         first_ms, figures_ms = page.wait_for_function(PAINTED, timeout=WAIT_MS).json_value()
         return first_ms, max(first_ms, figures_ms)
+    except NotInTimeError as e:
+        raise MeasurementError(f"{address} shows no figures: {_words(page)}") from e
     finally:
         page.close()
 
@@ -211,9 +217,8 @@ def _tail(session: Session, context: BrowserContext, base: str, pid: int) -> Tai
         producer.flush(30)
         page.wait_for_timeout(200)
         if time.monotonic() > deadline:
-            raise MeasurementError("the tail shows nothing")
-    page.wait_for_timeout(1_000)
-    before, seconds = _came(page), max(TAIL_S * min(session.scale, 1.0), 1.0)
+            raise MeasurementError(f"the tail shows nothing: {_words(page)}")
+    before, seconds = _settled(page), max(TAIL_S * min(session.scale, 1.0), 1.0)
     count = int(TAIL_RATE * seconds)
     page.evaluate("benchUpdates.length = 0")
     cpu_s, began_s = cpu_seconds(pid), time.monotonic()
@@ -247,6 +252,20 @@ def _came(page: Page) -> int:
     """The number that the page tells."""
     word = (page.locator("#counts").text_content() or "").partition(" ")[0].replace(",", "")
     return int(word) if word.isdecimal() else 0
+
+
+def _settled(page: Page) -> int:
+    """The number once it does not change any more for a second: what was written to find the tail awake has come."""
+    before = -1
+    while (now := _came(page)) != before:
+        before = now
+        page.wait_for_timeout(1_000)
+    return now
+
+
+def _words(page: Page) -> str:
+    """What a reader of the page sees, shortened to a line."""
+    return " ".join(page.locator("main").inner_text().split())[:WORDS_MAX]
 
 
 def misses(result: Result) -> list[str]:

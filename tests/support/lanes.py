@@ -61,6 +61,7 @@ LANE_MAX_S = 1_800
 """Longer than every lane takes on a slow machine; pytest-timeout ends a single test before."""
 SLOWEST_COUNT = 20
 TAIL_LINES = 100
+REASON_CHARS = 300
 WARNING = re.compile(r"^  .*Warning: (seed .*)$", re.MULTILINE)
 """Of a simulated world whose seed does not show any more what it was kept for: the search for another takes minutes in each run."""
 OUTCOMES = {"failure": "failed", "error": "failed", "skipped": "skipped"}  # JUnit's words and ours
@@ -80,6 +81,8 @@ class Result:
     """What became of a lane, or of all. Tests by outcome, skipped ones by reason; seconds by file."""
 
     failures: list[str] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+    """What pytest says of a test that failed, shortened to a line."""
     counts: Counter[str] = field(default_factory=Counter)
     skipped: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     seconds: Counter[str] = field(default_factory=Counter)
@@ -90,6 +93,7 @@ class Result:
 
     def add(self, other: Result) -> None:
         self.failures += other.failures
+        self.reasons |= other.reasons
         self.counts += other.counts
         self.seconds += other.seconds
         self.cpu_s += other.cpu_s
@@ -184,6 +188,7 @@ def _read_report(path: Path) -> Result:
         result.seconds[file] += float(case.get("time", "0"))
         if outcome == "failed":
             result.failures.append(test)
+            result.reasons[test] = " ".join(problem.get("message", "").split())[:REASON_CHARS]
         elif problem is not None:
             result.skipped[problem.get("message", "")].add(test)
     return result
@@ -222,7 +227,9 @@ def summary(total: Result) -> str:
     for reason, tests in sorted(total.skipped.items()):
         lines += [f"{reason}:", *(f"    {test}" for test in sorted(tests))]
     lines += [f"warning: {warning}" for warning in total.warnings]
-    lines += ["failed:", *(f"    {test}" for test in total.failures)] if total.failures else []
+    lines += ["failed:"] if total.failures else []
+    for test in total.failures:
+        lines += [f"    {test}", *([f"        {total.reasons[test]}"] if test in total.reasons else [])]
     return "\n".join([*lines, _counted(total)])
 
 

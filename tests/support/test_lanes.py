@@ -65,6 +65,7 @@ def test_outcomes_of_all_lanes_are_added_up(tmp_path: Path, capsys: pytest.Captu
     assert "assert 7 == 8" in capsys.readouterr().out
     lines = summary(total).splitlines()
     assert lines[lines.index("no Java here:") + 1] == "    test_good.py::test_a"
+    assert "assert 7 == 8" in lines[lines.index("    test_bad.py::test_d") + 1]
     assert lines[-1] == "2 passed, 2 failed, 1 skipped"
 
 
