@@ -31,14 +31,20 @@ STOP_TIMEOUT_S = 5.0
 class ConsoleProcess:
     """Leaving its context ends the console."""
 
-    def __init__(self, port: int, client_properties: str = "") -> None:
-        """`client_properties`: a file by which the console logs in; "" connects to the broker's first listener without security."""
+    def __init__(self, port: int, client_properties: str = "", *, allows_login: bool = False, token_file: str = "") -> None:
+        """`client_properties`: a file by which the console logs in; "" connects to the broker's first listener without security.
+        Something is changed by users of the cluster if `allows_login`, and by who has the token in `token_file`."""
         self._port = port
         self._client_properties = client_properties
+        self._token_file = token_file
+        self._sign_in = [*(["--allow-login"] if allows_login else []), *(["--token-file", token_file] if token_file else [])]
         self._process: subprocess.Popen[bytes] | None = None
 
     def check(self, config: ServerConfig) -> None:
-        """Raises ConfigError if the console could not connect."""
+        """Raises ConfigError if the console could not connect, or has a file that nobody can read."""
+        for option, path in (("--console-config", self._client_properties), ("--console-token-file", self._token_file)):
+            if path and not os.access(path, os.R_OK):
+                raise ConfigError(option, None, "", message=f"{option} {path} cannot be read")
         if not self._client_properties and _plain_listener(config) is None:
             message = "--console needs a listener that is PLAINTEXT, or --console-config FILE, the properties of a client that may log in"
             raise ConfigError("--console", None, "", message=message)
@@ -46,6 +52,7 @@ class ConsoleProcess:
     def start(self, broker: Broker) -> None:
         """Called on the loop, when the broker serves."""
         command = [sys.executable, "-P", "-c", PROGRAM, str(CHECKOUT_OR_SITE), "console", "--port", str(self._port), "--end-with-stdin"]
+        command += self._sign_in
         name = _plain_listener(broker.config)
         if self._client_properties:
             command += ["--command-config", self._client_properties]

@@ -28,7 +28,12 @@ def serve(arguments: list[str]) -> int:
     if options.console_port is not None:
         from broker.cli.console_process import ConsoleProcess
 
-        with ConsoleProcess(options.console_port, options.console_config) as console:
+        with ConsoleProcess(
+            options.console_port,
+            options.console_config,
+            allows_login=options.console_allows_login,
+            token_file=options.console_token_file,
+        ) as console:
             return _serve(options, console)
     return _serve(options, None)
 

@@ -21,6 +21,9 @@ Runs the broker in the foreground until SIGTERM or SIGINT. One line on stdout sa
   --cluster-id ID        the cluster's id, for a directory that is formatted at this start (default: a random one)
   --console PORT         the console beside it, on localhost:PORT (0: a free one), a process that ends with the broker; it only reads
   --console-config FILE  how the console logs in, as a Java client's properties; needed if no listener is PLAINTEXT
+  --console-allow-login  changes in the console, for users of the cluster by password, with their own rights; needs --console-config
+                         with a login by SASL PLAIN or SCRAM
+  --console-token-file FILE  changes in the console, for who signs in with the token in this file, as the console's own user
   --log-level LEVEL      debug, info (default), warning, error or critical: what is less important is not logged
   --log-format FORMAT    text (default), or json: one object a line, with ts, level, logger, message and the line's facts
   --ephemeral            for tests: data in a temporary directory that is removed at the end, a free port on 127.0.0.1 unless --port
@@ -38,7 +41,8 @@ cluster id of a directory that is formatted at this start.
 LOG_LEVELS = {"debug": 10, "info": 20, "warning": 30, "warn": 30, "error": 40, "critical": 50}  # as in logging, which is loaded later
 LOG_FORMATS = ("text", "json")
 WITH_VALUE = frozenset({
-    "--config", "-c", "--override", "--port", "--cluster-id", "--console", "--console-config", "--settings", "--log-level", "--log-format",
+    "--config", "-c", "--override", "--port", "--cluster-id", "--console", "--console-config", "--console-token-file",
+    "--settings", "--log-level", "--log-format",
 })  # fmt: skip
 
 
@@ -58,6 +62,8 @@ class ServeOptions:
     cluster_id: str = ""
     console_port: int | None = None
     console_config: str = ""
+    console_allows_login: bool = False
+    console_token_file: str = ""
     ephemeral_directory: str | None = None
     """Of --ephemeral: "" for a temporary one, None without the option."""
     settings_path: str = ""
@@ -78,6 +84,8 @@ def parse_arguments(arguments: list[str]) -> ServeOptions:
         elif option == "--secure":
             options.is_secure = True
             options.keys_directory = value
+        elif argument == "--console-allow-login":
+            options.console_allows_login = True
         elif option in WITH_VALUE:
             if not has_value:
                 value = next(rest, "")
@@ -92,13 +100,25 @@ def parse_arguments(arguments: list[str]) -> ServeOptions:
         raise UsageError("--ephemeral reads no file; give settings by --override")
     if options.settings_path and options.ephemeral_directory is None:
         raise UsageError("--settings is for --ephemeral; --config reads a broker's file")
-    if options.console_config and options.console_port is None:
-        raise UsageError("--console-config is for --console PORT")
+    _check_console(options)
     if options.is_secure and options.ephemeral_directory is None:
         raise UsageError("--secure is for --ephemeral; barnabas secure init makes a broker that stays")
     if options.port is not None and "listeners" in (override.partition("=")[0].strip() for override in options.overrides):
         raise UsageError(f"--port {options.port} would be lost beside --override listeners, which names the ports; give one of the two")
     return options
+
+
+def _check_console(options: ServeOptions) -> None:
+    of_console = {
+        "--console-config": options.console_config,
+        "--console-allow-login": options.console_allows_login,
+        "--console-token-file": options.console_token_file,
+    }
+    alone = [name for name, value in of_console.items() if value]
+    if alone and options.console_port is None:
+        raise UsageError(f"{alone[0]} is for --console PORT")
+    if options.console_allows_login and not options.console_config:
+        raise UsageError("--console-allow-login needs --console-config FILE, with a login by SASL PLAIN or SCRAM")
 
 
 def _take_option(options: ServeOptions, option: str, value: str) -> None:
@@ -113,6 +133,8 @@ def _take_option(options: ServeOptions, option: str, value: str) -> None:
             options.console_port = int(value)
     elif option == "--console-config":
         options.console_config = value
+    elif option == "--console-token-file":
+        options.console_token_file = value
     elif option == "--cluster-id":
         options.cluster_id = value
     elif option == "--settings":

@@ -9,16 +9,28 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
+from broker.cli.ephemeral_security import AUTHORITY_FILE, open_identity
 from tests.support.installed import CHECKOUT
+from tests.support.ports import free_port
 
 WAIT_S = 60
 SERVE = (sys.executable, "-m", "broker.cli.main", "serve")
 SHOWN = re.compile(r"console on (http://localhost:\d+/) of (.*)\n")
+CLIENT = """\
+bootstrap.servers=127.0.0.1:{port}
+security.protocol=SASL_SSL
+sasl.mechanism=PLAIN
+sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="{password}";
+ssl.truststore.type=PEM
+ssl.truststore.location={authority}
+"""
 
 
 @pytest.fixture
@@ -47,11 +59,29 @@ def wait_for_figures(stderr: Path) -> None:
         time.sleep(0.05)
 
 
-def page(stderr: Path) -> str:
+def address(stderr: Path) -> str:
     found = SHOWN.search(stderr.read_text())
     assert found is not None
-    with urllib.request.urlopen(found[1], timeout=WAIT_S) as answer:
+    return found[1]
+
+
+def page(stderr: Path) -> str:
+    with urllib.request.urlopen(address(stderr), timeout=WAIT_S) as answer:
         return str(answer.read().decode())
+
+
+def sign_in(stderr: Path, fields: dict[str, str]) -> int:
+    """The status of the page that the form leads to."""
+    with urllib.request.urlopen(address(stderr), timeout=WAIT_S) as answer:
+        cluster = str(answer.geturl()).rstrip("/")  # it leads to its one cluster
+    headers = {"Origin": address(stderr).rstrip("/")}
+    request = urllib.request.Request(f"{cluster}/sign-in", urlencode(fields).encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as e:
+        with e:
+            return e.code
 
 
 def console_of(process: subprocess.Popen[bytes]) -> int:
@@ -91,11 +121,44 @@ def test_broker_goes_on_without_its_console(stderr: Path) -> None:
     assert process.wait(WAIT_S) == 0
 
 
+def test_users_and_the_token_sign_in_beside_the_broker(stderr: Path, tmp_path: Path) -> None:
+    directory, port, token, client = tmp_path / "data", str(free_port()), tmp_path / "token", tmp_path / "client.properties"
+    directory.mkdir()
+    identity = open_identity(directory)  # as a first start makes it: the console's file is there before the broker
+    client.write_text(CLIENT.format(port=port, password=identity.password, authority=directory / AUTHORITY_FILE))
+    token.write_text("the token of this test\n")
+    words = (f"--ephemeral={directory}", "--secure", "--port", port, "--console", "0", "--console-config", str(client))
+    process = start(stderr, *words, "--console-allow-login", "--console-token-file", str(token))
+
+    tries = (
+        {"user": "admin", "password": "another"},
+        {"user": "admin", "password": identity.password},
+        {"token": "the token of this test"},
+    )
+    answers = [sign_in(stderr, fields) for fields in tries]
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait(WAIT_S)
+
+    audit = [line.partition("barnabas.console.audit ")[2] for line in stderr.read_text().splitlines() if "console.audit" in line]
+    cluster = f"127.0.0.1-{port}"
+    assert answers == [403, 200, 200]
+    assert [re.sub(r"session \w+", "session", line) for line in audit] == [
+        f"127.0.0.1 on {cluster}: sign-in refused",
+        f'session of "admin" from 127.0.0.1 on {cluster}: signed in',
+        f"session from 127.0.0.1 on {cluster}: signed in by the token",
+    ]
+    assert identity.password not in stderr.read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "says", "code"),
     [
         (("--console", "many"), "--console many is not a port", 2),
         (("--console-config", "file"), "--console-config is for --console PORT", 2),
+        (("--console-allow-login",), "--console-allow-login is for --console PORT", 2),
+        (("--console", "0", "--console-allow-login"), "--console-allow-login needs --console-config FILE", 2),
+        (("--ephemeral", "--console", "0", "--console-token-file", "no-such-file"), "--console-token-file no-such-file cannot be read", 1),
         (("--ephemeral", "--secure", "--console", "0"), "--console needs a listener that is PLAINTEXT, or --console-config FILE", 1),
     ],
 )
