@@ -10,6 +10,7 @@ how to repeat it, and the last visits of the gates. At the end a driver is away 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import random
 import resource
@@ -54,20 +55,19 @@ def main() -> int:
         parser.error("--kind executor needs --master standalone: local[2] has its executor in the driver")
     kinds = arguments.kind or (CLUSTER_KINDS if is_cluster else KINDS)
     rounds = random_faults(randomness, arguments.kills, kinds=kinds, points=arguments.point)
-    server = start_server(directory / "server", is_kafka=arguments.kafka, transaction_version=arguments.transaction_version)
-    keeper = GateKeeper()
     environment = {ABLATION: arguments.ablation} if arguments.ablation else {}
     limit_s = math.inf if arguments.minutes is None else arguments.minutes * 60
-    world = World(server)
-    spark = (ClusterSpark if is_cluster else LocalSpark)(directory, server.bootstrap, keeper.port, environment, randomness)
-    try:
+    with contextlib.ExitStack() as owned:
+        server = start_server(directory / "server", is_kafka=arguments.kafka, transaction_version=arguments.transaction_version)
+        owned.callback(server.kill)
+        keeper = GateKeeper()
+        owned.callback(keeper.close)
+        world = World(server)
+        owned.callback(world.close)
+        spark = (ClusterSpark if is_cluster else LocalSpark)(directory, server.bootstrap, keeper.port, environment, randomness)
+        owned.callback(spark.stop)
         spark.start()
         campaign, anomaly = run(world, keeper, spark.start_driver, rounds, is_away=not arguments.ablation, limit_s=limit_s)
-    finally:
-        spark.stop()
-        world.close()
-        keeper.close()
-        server.kill()
     report(campaign, keeper, world)
     print(f"{time.monotonic() - begun_s:.0f} s, {campaign.drivers_cpu_s + cpu_s():.0f} s of CPU")
     if anomaly is not None:
