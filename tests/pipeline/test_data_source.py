@@ -58,7 +58,8 @@ def test_what_is_written_is_read_over_tls_and_sasl_and_no_secret_is_shown(tmp_pa
     assert answers["audit"] == "['topic', 'partition', 'file', 'position', 'offset', 'problem'] []"
     assert answers["places"] == str([("written", number, "h", 0) for number in range(PARTITIONS)])
     assert "topic missing: TOPIC_AUTHORIZATION_FAILED" in answers["refusal"]
-    assert "kafka.ssl.key.password=*********(redacted)" in told
+    assert "== Parsed Logical Plan ==" in told
+    assert told.count("kafka.ssl.key.password=") == told.count("kafka.ssl.key.password=*********(redacted)")  # 4.3's plan has no options
     assert not [secret for secret in (endpoint.login[1], KEY_PASSWORD) if secret in told]
 
 
