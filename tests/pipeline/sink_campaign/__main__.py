@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
+import os
 import random
 import resource
 import shutil
@@ -27,6 +28,7 @@ from tests.pipeline.sink_campaign.faults import ALWAYS, CLUSTER_KINDS, EXECUTOR,
 from tests.pipeline.sink_campaign.gate_keeper import GateKeeper
 from tests.pipeline.sink_campaign.sparks import ClusterSpark, LocalSpark
 from tests.pipeline.sink_campaign.world import World, start_server
+from tests.support.spark_classes import make_archive, set_options
 
 TRACE_SHOWN = 80
 
@@ -48,6 +50,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what it has started ends with it
     directory = Path(tempfile.mkdtemp(prefix="barnabas-sink-"))
     print(f"seed {arguments.seed}, data in {directory}", flush=True)
+    make_archive()
+    set_options(os.environ)
     begun_s = time.monotonic()
     randomness = random.Random(arguments.seed)
     is_cluster = arguments.master == "standalone"
