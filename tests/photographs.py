@@ -1,4 +1,5 @@
-"""Photographs of the console's newer pages for docs/console.md: `python -m tests.photographs` takes them, at a broker of its own.
+"""Photographs of the console's newer pages for docs/console.md: `python -m tests.photographs` takes them, at brokers of its own;
+`python -m tests.photographs console-log-in` those alone that are named.
 
 They are kept with a palette of 256 colours, a third of the size; what has more colours than that are the edges of letters.
 """
@@ -9,26 +10,30 @@ import base64
 import json
 import os
 import struct
+import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from confluent_kafka import Consumer, Producer, TopicPartition
-from playwright.sync_api import Page, expect, sync_playwright
+from confluent_kafka.admin import ScramMechanism
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 import barnabas
 from barnabas.cli.schemas.avro import AvroCodec
 from tests.barnabas.console.conftest import Console
 from tests.support.chromium import launch_options
 from tests.support.schema_registry import SchemaRegistry
+from tests.support.secured_cluster import SecuredCluster
 from tests.support.sources import ROOT
 
 FOLDER = ROOT / "docs" / "images"
 WIDTH, COLORS = 1_280, 256
 TOKEN, PATIENCE_MS = "a-token-for-a-photograph", 60_000
+USER, PASSWORD = "alice", "a-password-for-a-photograph"
 SCHEMA = {
     "type": "record", "name": "Order", "namespace": "shop", "doc": "What a customer has ordered.",
     "fields": [
@@ -123,30 +128,76 @@ def with_palette(width: int, height: int, pixels: Any) -> bytes:
     )
 
 
-def main() -> None:
+def photographs_of_login(page: Page, console: Console) -> Iterator[str]:
+    """A user of the cluster logs in, and may not do everything."""
+    base = f"http://localhost:{console.port}{console.base}"
+    page.goto(f"{base}/sign-in?next={console.base}/new-topic")
+    page.get_by_label("User of").fill(USER)
+    page.get_by_label("Password").fill(PASSWORD)
+    yield "console-log-in"
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_label("Name").fill("invoices")
+    page.get_by_role("button", name="Create").click()
+    expect(page.locator(".notice")).to_contain_text("AUTHORIZATION_FAILED")
+    page.set_viewport_size({"width": WIDTH, "height": 550})
+    page.emulate_media(color_scheme="dark")
+    yield "console-logged-in-dark"
+
+
+def write_context(home: Path, cluster: SecuredCluster) -> None:
+    """The console's own login to the cluster, by the name that its pages show."""
+    properties = cluster.administrator().librdkafka()
+    lines = ['current = "shop"', "[contexts.shop]", f'bootstrap_servers = "{properties.pop("bootstrap.servers")}"']
+    lines += ["[contexts.shop.properties]", *(f'"{key}" = "{value}"' for key, value in properties.items())]
+    (home / "barnabas").mkdir()
+    (home / "barnabas" / "config.toml").write_text("\n".join(lines))
+
+
+def keep(browser: Browser, names: Iterator[str], page: Page, wanted: Sequence[str]) -> None:
+    """Writes what `page` shows at each name; all if none are wanted."""
+    other = browser.new_page()
+    for name in names:
+        if wanted and name not in wanted:
+            continue
+        taken = base64.b64encode(page.screenshot()).decode()
+        width, height, text = other.evaluate(PIXELS, taken)
+        pixels = np.frombuffer(base64.b64decode(text), np.uint8).reshape(-1, 4)[:, :3]
+        (FOLDER / f"{name}.png").write_bytes(with_palette(width, height, pixels))
+
+
+def take_forms(browser: Browser, wanted: Sequence[str]) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         barnabas.Broker(topics={"orders": 3, "payments": 2}) as broker,
         SchemaRegistry({1: {"schema": json.dumps(SCHEMA, indent=2)}}) as registry,
-        sync_playwright() as playwright,
     ):
         fill(broker.bootstrap_servers)
         token = Path(folder) / "token"
         token.write_text(TOKEN)
         words = ("-b", broker.bootstrap_servers, "--schema-registry", registry.url, "--token-file", str(token))
         console = Console(*words, environment={**os.environ, "XDG_CONFIG_HOME": folder})
-        browser = playwright.chromium.launch(**launch_options())
         page = browser.new_page(viewport={"width": WIDTH, "height": 520}, color_scheme="light")
-        other = browser.new_page()
-        expect.set_options(timeout=PATIENCE_MS)
         console.page("/topics", until="orders")
-        for name in photographs(page, console):
-            taken = base64.b64encode(page.screenshot()).decode()
-            width, height, text = other.evaluate(PIXELS, taken)
-            pixels = np.frombuffer(base64.b64decode(text), np.uint8).reshape(-1, 4)[:, :3]
-            (FOLDER / f"{name}.png").write_bytes(with_palette(width, height, pixels))
-        browser.close()
+        keep(browser, photographs(page, console), page, wanted)
         console.stop()
+
+
+def take_login(browser: Browser, wanted: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder, SecuredCluster(Path(folder)) as cluster:
+        cluster.add_credential(USER, PASSWORD, ScramMechanism.SCRAM_SHA_512)
+        write_context(Path(folder), cluster)
+        console = Console("--allow-login", environment={**os.environ, "XDG_CONFIG_HOME": folder})
+        page = browser.new_page(viewport={"width": WIDTH, "height": 330}, color_scheme="light")
+        keep(browser, photographs_of_login(page, console), page, wanted)
+        console.stop()
+
+
+def main() -> None:
+    wanted = sys.argv[1:]
+    expect.set_options(timeout=PATIENCE_MS)
+    with sync_playwright() as playwright, playwright.chromium.launch(**launch_options()) as browser:
+        take_login(browser, wanted)
+        take_forms(browser, wanted)
 
 
 if __name__ == "__main__":
