@@ -1,40 +1,105 @@
-"""kafka-metadata-quorum: who leads the metadata quorum, and how far the others are. Adding and removing voters is not served here."""
+"""kafka-metadata-quorum: who leads the metadata quorum, how far the others are, and which controllers vote (controller_changes.py)."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 from barnabas.cli.cluster.quorum_facts import describe_quorum
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE
-from barnabas.cli.kafka_tools.run import add_connection, settings_of
+from barnabas.cli.errors import DONE, FAILED, CommandError, RefusedError, check
+from barnabas.cli.kafka_tools import controller_changes
+from barnabas.cli.kafka_tools.controller_changes import add_controller_arguments, read_controller, remove_controller_arguments
+from barnabas.cli.kafka_tools.run import TIMEOUT_S, add_connection, error_text, settings_of
+from barnabas.cli.settings import ADDRESS, Settings
+from config.endpoints import address_text
+from config.loading import read_properties
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.uuids import ZERO_UUID, uuid_to_text
 
 TITLES = ("NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status", "")
+ENDPOINT_BROKERS, ENDPOINT_CONTROLLERS = 1, 2
+"""DescribeCluster's endpoint_type."""
+UNKNOWN_MS = -1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_connection(parser)
+    add_connection(parser, to_controllers=True)
     commands = parser.add_subparsers(dest="command", required=True)
-    describe = commands.add_parser("describe")
-    kind = describe.add_mutually_exclusive_group(required=True)
-    kind.add_argument("--status", action="store_true")
-    kind.add_argument("--replication", action="store_true")
+    describe = commands.add_parser("describe", help="who leads, and how far the others are")
+    describe.add_argument("--status", action="store_true")
+    describe.add_argument("--replication", action="store_true")
+    describe.add_argument("--human-readable", action="store_true", help="with --replication: how long ago, and not when")
+    add = commands.add_parser("add-controller", help="let a controller vote; --command-config is its own server.properties")
+    add_controller_arguments(add)
+    remove_controller_arguments(commands.add_parser("remove-controller", help="take a controller's vote away"))
 
 
 def run(options: argparse.Namespace) -> int:
-    with Connection(settings_of(options)) as connection:
+    try:
+        if options.command == "describe":
+            _check(options)
+            _describe(options)
+        elif options.command == "add-controller":
+            controller = read_controller(options.command_config)
+            with Connection(_settings(options)) as connection:
+                controller_changes.add_controller(connection, controller, dry_run=options.dry_run)
+        else:
+            with Connection(_settings(options)) as connection:
+                node_id, directory_id = options.controller_id, options.controller_directory_id
+                controller_changes.remove_controller(connection, node_id, directory_id, dry_run=options.dry_run)
+    except RefusedError as e:
+        print(error_text(e), file=sys.stderr)
+        return FAILED
+    return DONE
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raises CommandError."""
+    if options.status and options.replication:
+        raise CommandError("Only one of --status or --replication should be specified with describe sub-command")
+    if not options.status and not options.replication:
+        raise CommandError("One of --status or --replication must be specified with describe sub-command")
+    if options.status and options.human_readable:
+        raise CommandError("The option --human-readable is only supported along with --replication")
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    """By --bootstrap-controller those of the controller that leads. Raises CommandError, ConfigError."""
+    if options.command == "add-controller":
+        # A controller's file: what says how to log in is among its properties, by a Java client's names, and the others are not a client's.
+        address = {ADDRESS: options.bootstrap_server or options.bootstrap_controller}
+        settings = Settings(address, read_properties(Path(options.command_config)) | address, timeout_s=TIMEOUT_S)
+    else:
+        settings = settings_of(options)
+    if options.bootstrap_controller is None or (options.command != "describe" and options.dry_run):
+        return settings
+    with Connection(settings) as connection:
+        answer = connection.wire().request(DescribeClusterRequest(endpoint_type=ENDPOINT_CONTROLLERS))
+    check(answer.error_code, answer.error_message)
+    leaders = [address_text(each.host, each.port) for each in answer.brokers if each.broker_id == answer.controller_id]
+    if not leaders:
+        raise CommandError(f"no controller leads the quorum that {settings.address} is of")
+    return dataclasses.replace(settings, librdkafka={**settings.librdkafka, ADDRESS: leaders[0]})
+
+
+def _describe(options: argparse.Namespace) -> None:
+    """Raises CommandError."""
+    with Connection(_settings(options)) as connection:
         answer = describe_quorum(connection)
         quorum = answer.topics[0].partitions[0]
         if options.replication:
-            _print_replication(quorum)
+            _print_replication(quorum, is_human_readable=options.human_readable)
         else:
-            cluster_id = connection.wire().request(DescribeClusterRequest()).cluster_id
-            _print_status(cluster_id, quorum, {node.node_id: node.listeners for node in answer.nodes})
-    return DONE
+            kind = ENDPOINT_BROKERS if options.bootstrap_controller is None else ENDPOINT_CONTROLLERS
+            cluster = connection.wire().request(DescribeClusterRequest(endpoint_type=kind))
+            check(cluster.error_code, cluster.error_message)
+            _print_status(cluster.cluster_id, quorum, {node.node_id: node.listeners for node in answer.nodes})
 
 
 def _print_status(cluster_id: str, quorum: Any, listeners: dict[int, Any]) -> None:
@@ -49,7 +114,7 @@ def _print_status(cluster_id: str, quorum: Any, listeners: dict[int, Any]) -> No
         "MaxFollowerLag": leader.log_end_offset - slowest.log_end_offset,
         "MaxFollowerLagTimeMs": 0 if slowest is leader else lag_ms,
         "CurrentVoters": json.dumps([_node(each, listeners) for each in quorum.current_voters]),
-        "CurrentObservers": json.dumps([_node(each, {}) for each in quorum.observers]),
+        "CurrentObservers": json.dumps([_node(each, listeners) for each in quorum.observers]),
     }
     print("\n".join(f"{name + ':':23} {value}" for name, value in facts.items()))
 
@@ -63,7 +128,7 @@ def _node(replica: Any, listeners: dict[int, Any]) -> dict[str, Any]:
     return node
 
 
-def _print_replication(quorum: Any) -> None:
+def _print_replication(quorum: Any, *, is_human_readable: bool) -> None:
     leader = next(each for each in quorum.current_voters if each.replica_id == quorum.leader_id)
     others = [each for each in quorum.current_voters if each is not leader]
     rows = [TITLES]
@@ -74,8 +139,8 @@ def _print_replication(quorum: Any) -> None:
                 uuid_to_text(each.replica_directory_id),
                 str(each.log_end_offset),
                 str(leader.log_end_offset - each.log_end_offset),
-                str(each.last_fetch_timestamp),
-                str(each.last_caught_up_timestamp),
+                _when(each.last_fetch_timestamp, "last fetch", is_human_readable=is_human_readable),
+                _when(each.last_caught_up_timestamp, "last caught up", is_human_readable=is_human_readable),
                 status,
                 "",
             )
@@ -84,3 +149,16 @@ def _print_replication(quorum: Any) -> None:
     widths = [max(len(row[index]) for row in rows) for index in range(len(TITLES))]
     for row in rows:
         print("\t".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)))
+
+
+def _when(time_ms: int, what: str, *, is_human_readable: bool) -> str:
+    """Raises CommandError for what this machine's clock has not reached yet (MetadataQuorumCommand.relativeTimeMs)."""
+    if time_ms == UNKNOWN_MS or not is_human_readable:
+        return str(time_ms)
+    now_ms = time.time_ns() // 1_000_000
+    if not 0 < time_ms <= now_ms:
+        raise CommandError(
+            "Error while computing relative time, possible drift in system clock. "
+            f"Current timestamp is {now_ms}, {what} timestamp is {time_ms}"
+        )
+    return f"{now_ms - time_ms} ms ago"

@@ -72,16 +72,21 @@ def error_text(error: Exception) -> str:
     return f"org.apache.kafka.common.errors.{''.join(word.capitalize() for word in words)}Exception: {text}"
 
 
-def add_connection(parser: argparse.ArgumentParser, *config_options: str) -> None:
-    """How a tool reaches the cluster; `config_options` are further names of --command-config."""
-    parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT[,…]")
+def add_connection(parser: argparse.ArgumentParser, *config_options: str, to_controllers: bool = False) -> None:
+    """How a tool reaches the cluster; `config_options` are further names of --command-config. `to_controllers`: by controllers, too."""
+    if to_controllers:
+        either = parser.add_mutually_exclusive_group(required=True)
+        either.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]")
+        either.add_argument("--bootstrap-controller", metavar="HOST:PORT[,…]", help="addresses of controllers in the place of brokers'")
+    else:
+        parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT[,…]")
     parser.add_argument("--command-config", *config_options, default="", metavar="FILE", help="properties of a client")
 
 
 def settings_of(options: argparse.Namespace, properties: list[str] | None = None) -> Settings:
     """Those of the command line alone: neither contexts nor BARNABAS_… variables count."""
     known = argparse.Namespace(
-        bootstrap_server=options.bootstrap_server,
+        bootstrap_server=options.bootstrap_server or vars(options).get("bootstrap_controller", ""),
         command_config=options.command_config,
         properties=[],
         context="",

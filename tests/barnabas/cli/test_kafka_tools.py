@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from protocol.uuids import uuid_to_text
+from storage.meta_properties import MetaProperties, write_meta_properties
 from tests.barnabas.cli.conftest import Command
 from tests.clients.topics import eventually
 from tests.support.broker import BrokerProcess
@@ -284,6 +286,75 @@ def test_quorum(tool: Tool) -> None:
     lines = tool("metadata-quorum", "describe", "--replication")[1].splitlines()
     assert lines[0].split() == ["NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status"]
     assert lines[1].split()[0] == "1" and lines[1].split()[-1] == "Leader" and len(lines) == 2
+
+
+QUORUM_COMMAND = "MetadataQuorumCommand"
+CONTROLLER = {
+    "node.id": "7",
+    "process.roles": "controller",
+    "controller.listener.names": "CONTROLLER, inside",
+    "listeners": "CONTROLLER://:9093,INSIDE://10.0.0.7:9094",
+    "advertised.listeners": "INSIDE://[::1]:9095",
+}
+
+
+def quorum_told(java_host: JavaHost, tool: Tool, *words: str) -> tuple[int, str, str]:
+    """What both tools print, and end with: of an error the first line, since Kafka's has a trace of Java's besides."""
+    done = tool.command("kafka-tool", "kafka-metadata-quorum.sh", *tool.address, *words)
+    theirs = java_host.tool(QUORUM_COMMAND, *tool.address, *words, expected_status=None)
+    assert (done.code, done.out, done.err.split("\n")[0]) == (theirs.status, theirs.stdout, theirs.stderr.split("\n")[0]), words
+    return done.code, done.out, done.err
+
+
+def properties_of_controller(folder: Path, **changed: str | None) -> str:
+    """A controller's file; its metadata log directory is formatted."""
+    directory = folder / "metadata"
+    directory.mkdir(exist_ok=True)
+    write_meta_properties(directory, MetaProperties("3Db5QLSqSZieL3rJBUUegA", 7, bytes(range(16))))
+    settings = {
+        **CONTROLLER,
+        "log.dirs": f"{directory},{folder / 'other'}",
+        **{key.replace("_", "."): each for key, each in changed.items()},
+    }
+    path = folder / "controller.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items() if value is not None))
+    return str(path)
+
+
+def test_changes_of_controllers_are_told_and_refused_in_kafkas_words(java_host: JavaHost, tool: Tool, tmp_path: Path) -> None:
+    """Neither server has its voters in its log: what is not a dry run is refused by both."""
+    own_id = uuid_to_text(bytes(range(16)))
+    for changed in (
+        {"node_id": None}, {"node_id": "-7"}, {"process_roles": "broker"}, {"log_dirs": None}, {"log_dirs": str(tmp_path / "none")},
+        {"controller_listener_names": None}, {"controller_listener_names": "OTHER"}, {"metadata_log_dir": str(tmp_path)},
+    ):  # fmt: skip
+        file = properties_of_controller(tmp_path, **changed)
+        code, out, _ = quorum_told(java_host, tool, "--command-config", file, "add-controller", "--dry-run")
+        assert (code, out) == (1, "")
+    file = ("--command-config", properties_of_controller(tmp_path, controller_listener_names="CONTROLLER,inside"))
+    added = quorum_told(java_host, tool, *file, "add-controller", "--dry-run")
+    where = "CONTROLLER://localhost:9093, INSIDE://[::1]:9095"
+    assert added == (0, f"DRY RUN of adding controller 7 with directory id {own_id} and endpoints: {where}\n", "")
+    removed = quorum_told(java_host, tool, "remove-controller", "-i", "7", "-d", own_id, "--dry-run")
+    assert removed == (0, f"DRY RUN of removing  KRaft controller 7 with directory id {own_id}\n", "")
+    assert "UnsupportedVersionException" in quorum_told(java_host, tool, *file, "add-controller")[2]
+    assert "UnsupportedVersionException" in quorum_told(java_host, tool, "remove-controller", "-i", "7", "-d", own_id)[2]
+    quorum_told(java_host, tool, "add-controller")
+    quorum_told(java_host, tool, "remove-controller", "--controller-id", "-7", "--controller-directory-id", own_id)
+    for words in ((), ("--status", "--replication"), ("--status", "--human-readable")):
+        quorum_told(java_host, tool, "describe", *words)
+    for words in (("remove-controller", "-i", "7"), ("remove-controller", "-i", "x", "-d", own_id), ("add",)):
+        code, out, _ = tool("metadata-quorum", *words)
+        assert (code, out) == (1, "")
+    assert tool("metadata-quorum", "remove-controller", "-i", "7", "-d", "short")[0] == 1
+
+
+def test_replication_is_told_by_how_long_ago(java_host: JavaHost, tool: Tool) -> None:
+    words = ("describe", "--replication", "--human-readable")
+    code, out, _ = tool("metadata-quorum", *words)
+    theirs = java_host.tool(QUORUM_COMMAND, *tool.address, *words).stdout
+    ours, kafka_s = ([re.sub(r"\d+( ms ago)?", r"N\1", line).split() for line in text.splitlines()] for text in (out, theirs))
+    assert (code, ours) == (0, kafka_s) and "N ms ago" in " ".join(ours[1])
 
 
 def test_api_versions_and_no_broker(tool: Tool) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from protocol.uuids import uuid_to_text
 from storage.meta_properties import read_meta_properties
-from tests.barnabas.cli.conftest import Command, fill
-from tests.support.quorum import DynamicQuorum, dynamic_quorum
+from tests.barnabas.cli.conftest import Command, Result, fill
+from tests.support.quorum import CLUSTER_ID, DynamicQuorum, dynamic_quorum
 
 SEEN_S = 60
 SLOW = "1"
@@ -166,6 +166,42 @@ def test_voter_is_added_and_removed(at_three: Command, quorum: DynamicQuorum) ->
     until(lambda: at_three("cluster", "quorum", "remove-controller", "4", "--yes").code == 0 or not votes(4))
     until(lambda: not votes(4))
     assert at_three("cluster", "quorum", "remove-voter", "4", "--yes").code == 1
+    node.stop()
+
+
+def test_controller_is_added_and_removed_by_kafkas_tool(at_three: Command, quorum: DynamicQuorum) -> None:
+    """By a broker and by a controller that does not lead; the file of the node itself says all that there is to tell."""
+    node = quorum.add(5, "controller")
+    node.start()
+    file, own_id = str(node.write_properties()), directory_id(node.data_dir)
+    not_leading = next(each for each in quorum.nodes.values() if each.node_id not in (quorum.describe().leader_id, 4, 5))
+    by_broker, by_controller = (
+        ("--bootstrap-server", at_three.bootstrap),
+        ("--bootstrap-controller", f"127.0.0.1:{not_leading.controller_port}"),
+    )
+
+    def tool(*words: str) -> Result:
+        return at_three("kafka-tool", "kafka-metadata-quorum.sh", *words)
+
+    def is_voter() -> bool:
+        lines = tool(*by_controller, "describe", "--replication").out.splitlines()
+        return any(line.split()[::6] == ["5", "Follower"] and line.split()[1] == own_id for line in lines)
+
+    # On a busy machine the leader may change under it, which is an error, and the change may be made all the same.
+    until(lambda: tool(*by_controller, "--command-config", file, "add-controller").code == 0 or is_voter())
+    until(is_voter)
+    again = tool(*by_broker, "--command-config", file, "add-controller")
+    assert again.code == 1 and again.err.startswith("org.apache.kafka.common.errors.DuplicateVoterException: ")
+    status = tool(*by_controller, "describe", "--status").out
+    endpoint = f'"directoryId": "{own_id}", "endpoints": ["CONTROLLER://127.0.0.1:{node.controller_port}"]'
+    assert f'{{"id": 5, {endpoint}}}' in status and f"ClusterId:              {CLUSTER_ID}\n" in status
+    remove = ("remove-controller", "-i", "5", "-d", own_id)
+    assert tool(*by_broker, *remove, "--dry-run").out == f"DRY RUN of removing  KRaft controller 5 with directory id {own_id}\n"
+    assert is_voter()
+    until(lambda: tool(*by_broker, *remove).code == 0 or not is_voter())
+    until(lambda: not is_voter())
+    gone = tool(*by_controller, *remove)
+    assert gone.code == 1 and gone.err.startswith("org.apache.kafka.common.errors.VoterNotFoundException: ")
     node.stop()
 
 
