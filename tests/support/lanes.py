@@ -48,6 +48,8 @@ LONGEST = (
     "tests/flink",
     "tests/streams",
     "tests/barnabas",
+    "tests/barnabas/cli",
+    "tests/barnabas/console",
     "tests/mixed/test_takeover.py",
     "tests/storage",
     "tests/fuzz",
