@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import OffsetSpec
@@ -23,6 +23,24 @@ def committed(
     connection: Connection, groups: Iterable[str], partitions: Iterable[Partition] | None = None
 ) -> dict[str, dict[Partition, int] | CommandError]:
     """By group the committed offset of each partition that has one, or why it is not told. `partitions`: None for all."""
+    found = committed_with_epochs(connection, groups, partitions)
+    return {
+        group: told if isinstance(told, CommandError) else {partition: each.offset for partition, each in told.items()}
+        for group, told in found.items()
+    }
+
+
+class Committed(NamedTuple):
+    """`leader_epoch` is None where the one who committed said none."""
+
+    offset: int
+    leader_epoch: int | None
+
+
+def committed_with_epochs(
+    connection: Connection, groups: Iterable[str], partitions: Iterable[Partition] | None = None
+) -> dict[str, dict[Partition, Committed] | CommandError]:
+    """As `committed`, with the leader's epoch of the record before the offset."""
     asked = None if partitions is None else [TopicPartition(*each) for each in partitions]
     futures: dict[str, Any] = {}
     for group in groups:
@@ -31,8 +49,12 @@ def committed(
     return {group: found if isinstance(found, CommandError) else _offsets(found) for group, found in connection.attempts(futures).items()}
 
 
-def _offsets(found: ConsumerGroupTopicPartitions) -> dict[Partition, int]:
-    return {(each.topic, each.partition): each.offset for each in found.topic_partitions or () if each.error is None and each.offset >= 0}
+def _offsets(found: ConsumerGroupTopicPartitions) -> dict[Partition, Committed]:
+    return {
+        (each.topic, each.partition): Committed(each.offset, each.leader_epoch)
+        for each in found.topic_partitions or ()
+        if each.error is None and each.offset >= 0
+    }
 
 
 def alter_offsets(connection: Connection, group: str, new: Mapping[Partition, int]) -> None:

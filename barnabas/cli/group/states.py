@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import CommandError, check
 from protocol.errors import ErrorCode
-from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedConsumerGroup
 from protocol.messages.list_groups import ListGroupsRequest
 
 UNKNOWN = "UNKNOWN"
@@ -30,17 +30,22 @@ def states_of(connection: Connection, described: Mapping[str, Any]) -> dict[str,
     """The state of each group that librdkafka has described, in Kafka's words; without those that are CommandErrors. Raises OSError."""
     groups = {name: group for name, group in described.items() if not isinstance(group, CommandError)}
     states = {name: SPELLED.get(group.state.name, group.state.name.title()) for name, group in groups.items()}
-    unknown: dict[int, list[str]] = defaultdict(list)
+    unknown = {name: group for name, group in groups.items() if group.state.name == UNKNOWN}
+    return states | {name: told.group_state for name, told in epochs_of(connection, unknown).items()}
+
+
+def epochs_of(connection: Connection, groups: Mapping[str, Any]) -> dict[str, DescribedConsumerGroup]:
+    """What ConsumerGroupDescribe says of each group that librdkafka has described, if it is of KIP-848's protocol. Raises OSError."""
+    found: dict[str, DescribedConsumerGroup] = {}
+    by_coordinator: dict[int, list[str]] = defaultdict(list)
     for name, group in groups.items():
-        if group.state.name == UNKNOWN:
-            unknown[group.coordinator.id].append(name)
-    for coordinator, names in unknown.items():
+        by_coordinator[group.coordinator.id].append(name)
+    for coordinator, names in by_coordinator.items():
         wire = connection.wire(coordinator)
         if wire.serves(ConsumerGroupDescribeRequest):
-            for told in wire.request(ConsumerGroupDescribeRequest(group_ids=names)).groups:
-                if told.error_code == ErrorCode.NONE:
-                    states[told.group_id] = told.group_state
-    return states
+            answer = wire.request(ConsumerGroupDescribeRequest(group_ids=names))
+            found |= {told.group_id: told for told in answer.groups if told.error_code == ErrorCode.NONE}
+    return found
 
 
 def list_groups(connection: Connection) -> list[ListedGroup]:

@@ -1,7 +1,6 @@
 """kafka-consumer-groups: list, describe and delete groups, reset and delete their offsets; output and exit codes are those of Kafka 4.3.
 
 As in Kafka, what a broker refuses is printed as `Error: …`, and the exit code is 0 all the same; 1 is for a command line without a meaning.
-Not here: --verbose, --validate-regex.
 """
 
 from __future__ import annotations
@@ -9,7 +8,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from barnabas.cli.cluster_facts import Partition
@@ -17,49 +18,74 @@ from barnabas.cli.cluster_facts import offsets as list_offsets
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, FAILED, CommandError, NoBrokerError
 from barnabas.cli.group.facts import describe_groups, is_missing
-from barnabas.cli.group.offsets import committed, group_ids, latest
-from barnabas.cli.group.states import list_groups, states_of
+from barnabas.cli.group.offsets import Committed, committed_with_epochs, group_ids, latest
+from barnabas.cli.group.states import epochs_of, list_groups, states_of
 from barnabas.cli.kafka_tools.consumer_group_offsets import add_reset_arguments, delete_offsets, find_conflict, reset_offsets
 from barnabas.cli.kafka_tools.run import UsageError, add_connection, error_text, settings_of
+from config.safe_patterns import PatternError, SafePattern
+from protocol.messages.consumer_group_describe import DescribedConsumerGroup
 
-ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
+ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
 WITH_GROUPS = frozenset({"describe", "delete", "reset-offsets"})
 OFFSETS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
-OFFSET_WIDTHS = (15, 15, 10, 15, 15, 15, 15, 15, 0)
+LEADER_EPOCH = "LEADER-EPOCH"
+WITH_EPOCH = (*OFFSETS[:3], LEADER_EPOCH, *OFFSETS[3:])
+OFFSET_WIDTHS = dict(zip(WITH_EPOCH, (15, 15, 10, 15, 15, 15, 15, 15, 15, 0), strict=True))
 GROWS = frozenset({"GROUP", "TOPIC", "CONSUMER-ID", "HOST"})
 MEMBERS = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS")
 MEMBER_WIDTHS = (15, 15, 17, 15, 15, 15)
+MEMBERS_VERBOSE = ("CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT")
+MEMBER_VERBOSE_WIDTHS = (15, 20, 15, 20)
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+"""ConsumerGroupDescribe's member_type."""
 TIMEOUT_MS = 30_000
 NO_VALUE = "-"
 ANY = ""
 """Of --state and --type without a value."""
 STATES = ("Assigning", "CompletingRebalance", "Dead", "Empty", "PreparingRebalance", "Reconciling", "Stable")
 TYPES = ("Classic", "Consumer")
+JAVAS_WORDS = {
+    "missing ]": "missing closing ]", "missing )": "missing closing )", "no argument for repetition operator":
+    "missing argument to repetition operator", "trailing \\": "trailing backslash at end of expression", "invalid repetition size":
+    "invalid repeat count", "bad repetition operator": "invalid nested repetition operator", "invalid perl operator":
+    "invalid or unsupported Perl syntax", "invalid named capture group": "invalid named capture",
+}  # fmt: skip
+"""What RE2 has against a regular expression, in the words of its port to Java, which Kafka's tool asks."""
 REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    for action in ACTIONS:
+    for action in ACTIONS[:-1]:
         add(f"--{action}", action="append_const", dest="actions", const=action)
+    add(
+        "--validate-regex",
+        metavar="REGEX",
+        help="whether it is one of RE2's, as consumers of KIP-848 groups subscribe with; asks no broker",
+    )
     add("--group", action="append", default=[], metavar="GROUP")
     add("--all-groups", action="store_true")
     add("--topic", action="append", default=[], metavar="TOPIC[:N,…]")
     add("--all-topics", action="store_true")
     add("--offsets", action="store_true", help="of --describe: what it shows if nothing else is said")
     add("--members", action="store_true", help="of --describe")
+    add("--verbose", action="store_true", help="of --describe: epochs, and the partitions of each member, too")
     add("--state", nargs="?", const=ANY, metavar="STATE,…", help="of --describe and --list")
     add("--type", nargs="?", const=ANY, metavar="TYPE,…", help="of --list")
     add("--timeout", type=int, default=TIMEOUT_MS, metavar="MS", help=f"to wait for an answer ({TIMEOUT_MS})")
     add_reset_arguments(parser)
-    add_connection(parser)
+    add_connection(parser, is_required=False)
 
 
 def run(options: argparse.Namespace) -> int:
     try:
-        if len(options.actions or ()) != 1:
+        actions = [*(options.actions or ()), *(["validate-regex"] if options.validate_regex is not None else ())]
+        if len(actions) != 1:
             raise UsageError(f"Command must include exactly one action: {', '.join(f'--{action}' for action in ACTIONS)}")
-        (action,) = options.actions
+        (action,) = actions
+        if action == "validate-regex":
+            print(_validity(options.validate_regex))
+            return DONE
         _check(action, options)
         return _run(action, options)
     except UsageError as e:
@@ -69,6 +95,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(action: str, options: argparse.Namespace) -> None:
     """Raises UsageError."""
+    if options.bootstrap_server is None:
+        raise UsageError('Missing required argument "[bootstrap-server]"')
+    if options.verbose and action != "describe":
+        raise UsageError("Option(s) [verbose] are unavailable given other options on the command line")
     if action in WITH_GROUPS and not (options.group or options.all_groups):
         raise UsageError(f"Option [{action}] takes one of these options: [all-groups], [group]")
     if options.group and options.all_groups:
@@ -153,23 +183,24 @@ def _describe(connection: Connection, names: list[str], options: argparse.Namesp
         if isinstance(described[name], CommandError):
             raise described[name]
     states = states_of(connection, described)
-    offsets = {} if options.members or options.state is not None else committed(connection, names)
+    offsets = {} if options.members or options.state is not None else committed_with_epochs(connection, names)
+    epochs = epochs_of(connection, described) if options.verbose and not offsets else {}
     for name in sorted(names):
         group = described[name]
+        verbose = Verbose(epochs.get(name)) if options.verbose else None
         if options.state is not None:
             if _is_shown(name, states[name], 1):
-                _print_state(name, group, states[name])
+                _print_state(name, group, states[name], verbose)
         elif options.members:
-            rows = [_member_row(name, member) for member in group.members]
-            if _is_shown(name, states[name], len(rows)):
-                _print_members(rows)
+            _is_shown(name, states[name], len(group.members))
+            _print_members(name, group.members, verbose)
         else:
             own = offsets[name]
             if isinstance(own, CommandError):
                 raise own
             offset_rows = _offset_rows(connection, name, own, group.members)
             if _is_shown(name, states[name], len(offset_rows)):
-                _print_offsets(offset_rows)
+                _print_offsets(offset_rows, [title for title in WITH_EPOCH if options.verbose or title != LEADER_EPOCH])
 
 
 def _is_shown(name: str, state: str, rows: int) -> bool:
@@ -183,15 +214,79 @@ def _is_shown(name: str, state: str, rows: int) -> bool:
     return state != "Dead" and rows > 0
 
 
-def _print_state(name: str, group: Any, state: str) -> None:
+@dataclass(frozen=True, slots=True)
+class Verbose:
+    """What --verbose adds. `told` is a KIP-848 group's; a classic one has no epochs and no assignment that its members go to."""
+
+    told: DescribedConsumerGroup | None
+
+    def of_group(self) -> tuple[str, str]:
+        """Its epoch, and that of the assignment its members go to."""
+        return (NO_VALUE, NO_VALUE) if self.told is None else (str(self.told.group_epoch), str(self.told.assignment_epoch))
+
+    def of_member(self, member: Any) -> tuple[str, ...]:
+        """In the order of MEMBERS_VERBOSE."""
+        own = None if self.told is None else next((each for each in self.told.members if each.member_id == member.member_id), None)
+        if self.told is None or own is None:
+            return NO_VALUE, _assignment(_partitions_of(member.assignment)), NO_VALUE, NO_VALUE
+        current, target = (
+            [(topic.topic_name, index) for topic in assignment.topic_partitions for index in topic.partitions]
+            for assignment in (own.assignment, own.target_assignment)
+        )
+        return str(own.member_epoch), _assignment(current), str(self.told.assignment_epoch), _assignment(target)
+
+    def upgraded(self) -> dict[str, str]:
+        """Of a group whose members are of both protocols: by member whether it is of KIP-848's."""
+        kinds = {} if self.told is None else {each.member_id: each.member_type for each in self.told.members}
+        if not {CLASSIC_MEMBER, CONSUMER_MEMBER} <= {*kinds.values()}:
+            return {}
+        return {name: str(kind == CONSUMER_MEMBER).lower() for name, kind in kinds.items()}
+
+
+def _partitions_of(assignment: Any) -> list[Partition]:
+    return [(each.topic, each.partition) for each in assignment.topic_partitions]
+
+
+def _assignment(partitions: Iterable[Partition]) -> str:
+    """As Kafka's tool writes it: orders:0,1;payments:2."""
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for topic, index in partitions:
+        by_topic[topic].append(index)
+    return ";".join(sorted(f"{topic}:{','.join(map(str, sorted(own)))}" for topic, own in by_topic.items())) or NO_VALUE
+
+
+def _print_state(name: str, group: Any, state: str, verbose: Verbose | None) -> None:
     where = f"{group.coordinator.host}:{group.coordinator.port}  ({group.coordinator.id})"
-    widths = (max(15, len(name)), max(25, len(where)), 20, 20)
+    widths = (max(15, len(name)), max(25, len(where)), 20, 20, *(() if verbose is None else (15, 25)))
+    titles = () if verbose is None else ("GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH")
+    epochs = () if verbose is None else verbose.of_group()
     for cells in (
-        ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"),
-        (name, where, group.partition_assignor or NO_VALUE, state, str(len(group.members))),
+        ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", *titles, "#MEMBERS"),
+        (name, where, group.partition_assignor or NO_VALUE, state, *epochs, str(len(group.members))),
     ):
         print("\n" + _padded(cells[:-1], widths) + f" {cells[-1]}", end="")
     print()
+
+
+def _print_members(name: str, members: Sequence[Any], verbose: Verbose | None) -> None:
+    """The titles also where there is no member, as Kafka's tool."""
+    has_instances = any(member.group_instance_id for member in members)
+    chosen = [index for index in range(len(MEMBERS)) if index != 2 or has_instances]
+    rows = [MEMBERS, *(_member_row(name, member) for member in members)]
+    widths = [max(width, *(len(row[index]) for row in rows)) for index, width in enumerate(MEMBER_WIDTHS)]
+    details: list[tuple[str, ...]] = [()] * len(rows)
+    if verbose is not None:
+        details = [MEMBERS_VERBOSE, *map(verbose.of_member, members)]
+        if upgraded := verbose.upgraded():
+            details = [
+                (*details[0], "UPGRADED"),
+                *((*row, upgraded[each.member_id]) for row, each in zip(details[1:], members, strict=True)),
+            ]
+    own_widths = [max(width, *(len(row[index]) for row in details)) for index, width in enumerate(MEMBER_VERBOSE_WIDTHS if verbose else ())]
+    print()
+    for row, more in zip(rows, details, strict=True):
+        told = _padded((row[index] for index in chosen), (widths[index] for index in chosen))
+        print(f"{told} {_padded(more, [*own_widths, 0][: len(more)])}")
 
 
 def _member_row(name: str, member: Any) -> tuple[str, ...]:
@@ -199,19 +294,10 @@ def _member_row(name: str, member: Any) -> tuple[str, ...]:
     return (name, member.member_id, member.group_instance_id or "", member.host, member.client_id, str(count))
 
 
-def _print_members(rows: list[tuple[str, ...]]) -> None:
-    has_instances = any(row[2] for row in rows)
-    chosen = [index for index in range(len(MEMBERS)) if index != 2 or has_instances]
-    widths = [max(MEMBER_WIDTHS[index], *(len(row[index]) for row in rows)) for index in chosen]
-    print()
-    for row in (MEMBERS, *rows):
-        print(_padded((row[index] for index in chosen), widths) + " ")
-
-
-def _offset_rows(connection: Connection, name: str, own: dict[Partition, int], members: Iterable[Any]) -> list[tuple[str, ...]]:
+def _offset_rows(connection: Connection, name: str, own: dict[Partition, Committed], members: Iterable[Any]) -> list[dict[str, str]]:
     """The partitions of the members with the most of them first, then those that nobody has."""
     owned = [
-        (member, sorted((each.topic, each.partition) for each in member.assignment.topic_partitions))
+        (member, sorted(_partitions_of(member.assignment)))
         for member in sorted(members, key=lambda member: -len(member.assignment.topic_partitions))
     ]
     assigned = {each for _, partitions in owned for each in partitions}
@@ -221,19 +307,17 @@ def _offset_rows(connection: Connection, name: str, own: dict[Partition, int], m
     for member, partitions in owned:
         owner = (NO_VALUE,) * 3 if member is None else (member.member_id, member.host, member.client_id)
         for each in partitions:
-            offset, end = own.get(each), ends[each]
+            offset, epoch = own.get(each, (None, None))
+            end = ends[each]
             lag = None if offset is None or end is None else end - offset
-            numbers = (NO_VALUE if number is None else str(number) for number in (offset, end, lag))
-            rows.append((name, each[0], str(each[1]), *numbers, *owner))
+            numbers = (NO_VALUE if number is None else str(number) for number in (epoch, offset, end, lag))
+            rows.append(dict(zip(WITH_EPOCH, (name, each[0], str(each[1]), *numbers, *owner), strict=True)))
     return rows
 
 
-def _print_offsets(rows: list[tuple[str, ...]]) -> None:
-    widths = [
-        max(width, *(len(row[index]) for row in rows)) if title in GROWS else width
-        for index, (title, width) in enumerate(zip(OFFSETS, OFFSET_WIDTHS, strict=True))
-    ]
-    for row in (OFFSETS, *rows):
+def _print_offsets(rows: list[dict[str, str]], titles: Sequence[str]) -> None:
+    widths = [max(OFFSET_WIDTHS[title], *(len(row[title]) for row in rows)) if title in GROWS else OFFSET_WIDTHS[title] for title in titles]
+    for row in (titles, *([row[title] for title in titles] for row in rows)):
         print("\n" + _padded(row, widths), end="")
     print()
 
@@ -254,3 +338,13 @@ def _delete(connection: Connection, names: list[str]) -> None:
         print(f"* Group '{name}' could not be deleted due to: {error_text(why)}")
     if deleted:
         print(f"\nThese consumer groups were deleted successfully: {deleted}")
+
+
+def _validity(text: str) -> str:
+    """Whether a group's member may subscribe with this regular expression: in RE2's syntax, and not larger than a broker takes."""
+    try:
+        SafePattern(text)
+    except PatternError as e:
+        why = str(e).partition(": ")[0]
+        return f"The regular expression `{text}` is invalid: {JAVAS_WORDS.get(why, why)}."
+    return f"The regular expression `{text}` is valid."

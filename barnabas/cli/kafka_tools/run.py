@@ -72,14 +72,14 @@ def error_text(error: Exception) -> str:
     return f"org.apache.kafka.common.errors.{''.join(word.capitalize() for word in words)}Exception: {text}"
 
 
-def add_connection(parser: argparse.ArgumentParser, *config_options: str, to_controllers: bool = False) -> None:
+def add_connection(parser: argparse.ArgumentParser, *config_options: str, to_controllers: bool = False, is_required: bool = True) -> None:
     """How a tool reaches the cluster; `config_options` are further names of --command-config. `to_controllers`: by controllers, too."""
     if to_controllers:
         either = parser.add_mutually_exclusive_group(required=True)
         either.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]")
         either.add_argument("--bootstrap-controller", metavar="HOST:PORT[,…]", help="addresses of controllers in the place of brokers'")
     else:
-        parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT[,…]")
+        parser.add_argument("--bootstrap-server", required=is_required, metavar="HOST:PORT[,…]")
     parser.add_argument("--command-config", *config_options, default="", metavar="FILE", help="properties of a client")
 
 

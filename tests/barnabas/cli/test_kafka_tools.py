@@ -212,6 +212,8 @@ def test_groups_with_members_are_listed_described_and_keep_their_offsets(
     assert "Stable" in same(java_host, tool, "--describe", "--group", group, "--state")
     assert "reader" in same(java_host, tool, "--describe", "--group", group, "--members")
     same(java_host, tool, "--describe", "--group", group, "--offsets")
+    for words in (("--state",), ("--members",), ()):
+        same(java_host, tool, "--describe", "--verbose", "--group", group, *words)
     active = same(java_host, tool, "--reset-offsets", "--group", group, "--to-earliest", "--all-topics", "--execute")
     assert "can only be reset if the group" in active
     assert "Error" in same(java_host, tool, "--delete-offsets", "--group", group, "--topic", topic_name)
@@ -223,6 +225,32 @@ def test_groups_with_members_are_listed_described_and_keep_their_offsets(
     assert "Successful" in same(java_host, tool, "--delete-offsets", "--group", group, "--topic", f"{topic_name}:0")
     same(java_host, tool, "--delete-offsets", "--group", group, "--topic", f"{topic_name}:7", "--topic", "none-such")
     same(java_host, tool, "--delete-offsets", "--group", "none-such", "--topic", topic_name)
+
+
+def test_groups_of_both_protocols_are_described_with_their_epochs(java_host: JavaHost, tool: Tool, group: str, topic_name: str) -> None:
+    """A group's offsets have the leader's epoch, a KIP-848 group and its members epochs of their own; an empty group has neither."""
+    name, own = f"new-{topic_name}", {"bootstrap.servers": tool.command.bootstrap, "client.id": "reader", "enable.auto.commit": False}
+    member = Consumer({**own, "group.id": name, "group.protocol": "consumer", "auto.offset.reset": "earliest"})
+    member.subscribe([topic_name])
+    while len(member.assignment()) < 3:
+        member.poll(0.1)
+    member.commit(offsets=[TopicPartition(topic_name, 1, 3, leader_epoch=0)], asynchronous=False)
+
+    members = same(java_host, tool, "--describe", "--verbose", "--members", "--group", name)
+    assert f"{topic_name}:0,1,2" in members and "TARGET-EPOCH" in members
+    assert "GROUP-EPOCH" in same(java_host, tool, "--describe", "--verbose", "--state", "--group", name)
+    assert "LEADER-EPOCH" in same(java_host, tool, "--describe", "--verbose", "--group", name)
+    member.close()
+    for words in (("--members", "--verbose"), ("--members",), ("--state", "--verbose"), ("--verbose",)):
+        same(java_host, tool, "--describe", "--group", group, *words)
+
+
+def test_regular_expressions_are_judged_without_a_broker(barnabas_command: Command, java_host: JavaHost) -> None:
+    for text in ("orders-.*", "[a", "(a", "*a", "a\\", "a**", "(?=a)", "(?i)a|b", "[b-a]", "\\8"):
+        words = ("--validate-regex", text)
+        done = barnabas_command("kafka-tool", "kafka-consumer-groups.sh", *words)
+        assert (done.code, done.out) == (0, java_host.tool("consumer.group.ConsumerGroupCommand", *words).stdout)
+    assert barnabas_command("kafka-tool", "kafka-consumer-groups.sh", "--list").code == 1
 
 
 def test_configs(tool: Tool, topic_name: str) -> None:
