@@ -40,6 +40,15 @@ OF_JAVA = (
     "sasl.oauthbearer.client.credentials.",
 )
 """How the properties begin that only a Java client has: a file with one of them is a Java client's."""
+JAVA_ONLY = frozenset({
+    "auto.include.jmx.reporter", "buffer.memory", "default.api.timeout.ms", "exclude.internal.topics", "fetch.max.wait.ms",
+    "interceptor.classes", "max.block.ms", "max.request.size", "metadata.max.idle.ms", "metric.reporters",
+    "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "partitioner.class", "receive.buffer.bytes",
+    "security.providers", "send.buffer.bytes", "socket.connection.setup.timeout.max.ms", "ssl.enabled.protocols",
+    "ssl.engine.factory.class", "ssl.keymanager.algorithm", "ssl.protocol", "ssl.provider", "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm",
+})  # fmt: skip
+"""Such, too: what librdkafka does not know, and does without."""
 SHARED = frozenset({
     "acks", "auto.offset.reset", "batch.size", "bootstrap.servers", "client.id", "client.rack", "compression.type", "enable.auto.commit",
     "enable.idempotence", "fetch.max.bytes", "group.id", "group.instance.id", "group.protocol", "group.remote.assignor",
@@ -74,7 +83,7 @@ def read_client_properties(path: Path) -> ClientProperties:
     texts = read_properties(path)
     registry, login = texts.get(REGISTRY, "").partition(",")[0].strip(), next((texts[key] for key in REGISTRY_LOGINS if key in texts), "")
     texts = {key: value for key, value in texts.items() if key not in OF_REGISTRY}
-    if any(key.startswith(OF_JAVA) for key in texts):
+    if any(key.startswith(OF_JAVA) or key in JAVA_ONLY for key in texts):
         found = _of_java(texts)
     else:
         lines = (line for line in path.read_text().splitlines() if line.strip() and not line.lstrip().startswith("#"))

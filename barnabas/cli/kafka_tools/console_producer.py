@@ -8,19 +8,27 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE, NotUnderstoodError
-from barnabas.cli.kafka_tools.run import add_connection, settings_of
+from barnabas.cli.errors import DONE, CommandError, NotUnderstoodError
+from barnabas.cli.kafka_tools.run import add_connection, settings_of, unescaped
 from barnabas.cli.produce.lines import delimited
 from barnabas.cli.produce.produce import Delivery
 from barnabas.cli.record_json import JsonRecord
+from config.loading import read_properties
+
+LINE_READER = "org.apache.kafka.tools.LineMessageReader"
+LINE_READERS = ("LineMessageReader", "ConsoleProducer$LineMessageReader")
+"""As it is called, and as it was before Kafka 4."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--topic", required=True, metavar="TOPIC")
     add("--reader-property", "--property", action="append", default=[], metavar="KEY=VALUE", help="of the lines' reader: parse.key=true …")
+    add("--reader-config", metavar="FILE", help="with properties as those of --reader-property, which win")
+    add("--line-reader", default=LINE_READER, metavar="CLASS", help="Kafka's own for lines, and no other")
     add("--command-property", "--producer-property", action="append", default=[], metavar="KEY=VALUE", help="of the producer")
     add("--compression-codec", nargs="?", const="gzip", default=None, metavar="CODEC")
     add("--request-required-acks", "--producer-acks", dest="acks", default=None, metavar="ACKS")
@@ -31,6 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--retry-backoff-ms",
         "--max-block-ms",
         "--request-timeout-ms",
+        "--metadata-expiry-ms",
+        "--max-memory-bytes",
+        "--max-partition-memory-bytes",
+        "--socket-buffer-size",
     ):
         add(ignored, help="understood, and without effect: librdkafka's defaults count")
     add("--sync", action="store_true", help="understood: each record is waited for at the end")
@@ -38,7 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    reader = LineReader.of(options.reader_property)
+    if options.line_reader.rpartition(".")[2] not in LINE_READERS:
+        raise CommandError(f"there is no reader {options.line_reader} here; there is {LINE_READER}")
+    of_file = {} if options.reader_config is None else read_properties(Path(options.reader_config))
+    reader = LineReader.of([*(f"{key}={value}" for key, value in of_file.items()), *options.reader_property])
     delivery_options = argparse.Namespace(topic=options.topic, partition=None, compression=options.compression_codec, acks=options.acks)
     with Connection(settings_of(options, options.command_property)) as connection:
         delivery = Delivery(connection, delivery_options)
@@ -72,7 +87,7 @@ class LineReader:
             if name not in cls.__dataclass_fields__:
                 raise NotUnderstoodError(f"--reader-property {key} is not known")
             is_flag = name in ("parse_key", "parse_headers", "ignore_error")
-            given[name] = value.strip().lower() == "true" if is_flag else value.encode().decode("unicode_escape").encode()
+            given[name] = value.strip().lower() == "true" if is_flag else unescaped(value)
         return cls(**given)  # type: ignore[arg-type]
 
     def parse(self, line: bytes) -> JsonRecord:

@@ -6,10 +6,12 @@ A tool's module has `add_arguments(parser)` and `run(options) -> exit code`. As 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 import sys
 from typing import NoReturn
 
+from barnabas.cli.client_properties import JAVA_ONLY
 from barnabas.cli.errors import CLOSED, FAILED, CommandError
 from barnabas.cli.settings import Settings, resolve
 from config.properties import ConfigError
@@ -84,7 +86,8 @@ def add_connection(parser: argparse.ArgumentParser, *config_options: str, to_con
 
 
 def settings_of(options: argparse.Namespace, properties: list[str] | None = None) -> Settings:
-    """Those of the command line alone: neither contexts nor BARNABAS_… variables count."""
+    """Those of the command line alone: neither contexts nor BARNABAS_… variables count. `properties` are a Java client's, key=value; they
+    win over the file's. Raises CommandError, ConfigError."""
     known = argparse.Namespace(
         bootstrap_server=options.bootstrap_server or vars(options).get("bootstrap_controller", ""),
         command_config=options.command_config,
@@ -94,8 +97,17 @@ def settings_of(options: argparse.Namespace, properties: list[str] | None = None
     )
     settings = resolve(known, {})
     given = dict(word.split("=", 1) for word in properties or () if "=" in word)
-    return (
-        settings
-        if not given
-        else Settings({**settings.librdkafka, **given}, settings.java, unread=settings.unread, timeout_s=settings.timeout_s)
+    unread = [key for key in given if key in JAVA_ONLY]
+    return dataclasses.replace(
+        settings,
+        librdkafka={**settings.librdkafka, **{key: value for key, value in given.items() if key not in JAVA_ONLY}},
+        unread=(*settings.unread, *unread),
     )
+
+
+def unescaped(text: str) -> bytes:
+    """A separator as a script writes it, \\t for a tab, in UTF-8."""
+    try:
+        return text.encode("latin-1", "backslashreplace").decode("unicode_escape").encode()
+    except UnicodeError:  # a backslash that begins nothing
+        return text.encode()

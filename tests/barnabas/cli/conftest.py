@@ -107,3 +107,20 @@ def fill(command: Command, topic: str, records: list[tuple[int, str]], **times_m
     for partition, value in records:
         producer.produce(topic, value, partition=partition, **times_ms)
         producer.flush(10)
+
+
+class Tool:
+    """Calls `kafka-NAME.sh …` in this process."""
+
+    def __init__(self, command: Command) -> None:
+        self.command = command
+        self.address = ("--bootstrap-server", command.bootstrap)
+
+    def __call__(self, name: str, *words: str, stdin: str = "") -> tuple[int, str, str]:
+        done = self.command("kafka-tool", f"kafka-{name}.sh", *self.address, *words, stdin=stdin)
+        return done.code, done.out, done.err
+
+
+@pytest.fixture
+def tool(command: Command) -> Tool:
+    return Tool(command)

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from protocol.uuids import uuid_to_text
 from storage.meta_properties import MetaProperties, write_meta_properties
-from tests.barnabas.cli.conftest import Command
+from tests.barnabas.cli.conftest import Command, Tool
 from tests.clients.topics import eventually
 from tests.support.broker import BrokerProcess
 from tests.support.java_host import JavaHost
@@ -23,23 +23,6 @@ from tests.support.ports import free_ports
 from tests.support.process import ServerProcess, checkout
 
 TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
-
-
-class Tool:
-    """Calls `kafka-NAME.sh …` in this process."""
-
-    def __init__(self, command: Command) -> None:
-        self.command = command
-        self.address = ("--bootstrap-server", command.bootstrap)
-
-    def __call__(self, name: str, *words: str, stdin: str = "") -> tuple[int, str, str]:
-        done = self.command("kafka-tool", f"kafka-{name}.sh", *self.address, *words, stdin=stdin)
-        return done.code, done.out, done.err
-
-
-@pytest.fixture
-def tool(command: Command) -> Tool:
-    return Tool(command)
 
 
 def test_topics(tool: Tool, topic_name: str) -> None:
@@ -69,38 +52,6 @@ def test_topics(tool: Tool, topic_name: str) -> None:
     assert tool("topics", "--delete", "--topic", f"none-{topic_name}", "--if-exists")[:2] == (0, "")
     assert tool("topics", "--delete", "--topic", dotted) == (0, "", "")
     assert tool("topics")[0] == 1
-
-
-def test_console_producer_and_consumer(tool: Tool, topic_name: str) -> None:
-    tool("topics", "--create", "--topic", topic_name, "--partitions", "1")
-    plain = tool("console-producer", "--topic", topic_name, stdin="a\n\n")
-    keyed = ("--property", "parse.key=true", "--property", "key.separator=:", "--property", "null.marker=NIL")
-    assert (plain[0], tool("console-producer", "--topic", topic_name, *keyed, stdin="k:v:w\nNIL:NIL\n")[0]) == (0, 0)
-    refused = tool("console-producer", "--topic", topic_name, *keyed, stdin="no separator\n")
-    assert refused[0] == 1 and "No key separator found" in refused[2]
-
-    from_beginning = ("--topic", topic_name, "--from-beginning")
-    assert tool("console-consumer", *from_beginning, "--max-messages", "2") == (0, "a\n\n", "Processed a total of 2 messages\n")
-    all_of_it = (
-        "--property",
-        "print.key=true",
-        "--property",
-        "print.offset=true",
-        "--property",
-        "print.headers=true",
-        "--timeout-ms",
-        "1500",
-    )
-    code, out, err = tool("console-consumer", *from_beginning, *all_of_it)
-    lines = [
-        "Offset:0\tNO_HEADERS\tnull\ta",
-        "Offset:1\tNO_HEADERS\tnull\t",
-        "Offset:2\tNO_HEADERS\tk\tv:w",
-        "Offset:3\tNO_HEADERS\tnull\tnull",
-    ]
-    assert (code, out.splitlines(), err) == (0, lines, "Processed a total of 4 messages\n")
-    at_two = ("--topic", topic_name, "--partition", "0", "--offset", "2", "--max-messages", "1")
-    assert tool("console-consumer", *at_two)[1] == "v:w\n"
 
 
 def test_groups(java_host: JavaHost, tool: Tool, topic_name: str) -> None:
