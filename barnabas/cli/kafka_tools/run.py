@@ -14,6 +14,7 @@ from typing import NoReturn
 from barnabas.cli.client_properties import JAVA_ONLY
 from barnabas.cli.errors import CLOSED, FAILED, CommandError
 from barnabas.cli.settings import Settings, resolve
+from broker.server.version import VERSION
 from config.properties import ConfigError
 
 TOOLS = {
@@ -27,6 +28,8 @@ TOOLS = {
     "kafka-metadata-quorum": "metadata_quorum",
     "kafka-topics": "topics",
 }
+KAFKA_VERSION = "4.3.1"
+"""Whose options and output the tools have. Scripts read the first word of --version."""
 TIMEOUT_S = 60.0
 """As long as Kafka's administrator waits (default.api.timeout.ms)."""
 
@@ -59,6 +62,7 @@ def run_tool(arguments: list[str]) -> int:
 def _run(name: str, arguments: list[str]) -> int:
     module = importlib.import_module(f"barnabas.cli.kafka_tools.{TOOLS[name]}")
     parser = _Parser(prog=name, description=(module.__doc__ or "").partition("\n\n")[0], allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"{KAFKA_VERSION} (barnabas {VERSION})")
     module.add_arguments(parser)
     code: int = module.run(parser.parse_args(arguments))
     sys.stdout.flush()

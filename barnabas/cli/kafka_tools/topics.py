@@ -14,13 +14,20 @@ from barnabas.cli.cluster_facts import INTERNAL, configs, is_default
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, FAILED, CommandError, NoBrokerError
 from barnabas.cli.kafka_tools.run import add_connection, settings_of
+from barnabas.cli.kafka_tools.topic_filters import include_list
 from barnabas.cli.topic_facts import wait_until_seen
+from protocol.errors import DecodeError
 from protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.uuids import uuid_to_text
+from protocol.uuids import ZERO_UUID, uuid_from_text, uuid_to_text
 
 ACTIONS = ("list", "describe", "create", "alter", "delete")
 EXACTLY_ONE = "Command must include exactly one action: --list, --describe, --create, --alter or --delete"
+DELETE_CONFIG = (
+    "delete-config option is no longer supported and deprecated since version 4.0. The config will be fully removed in future releases."
+)
+PAGE_SIZE = 2_000
+"""Partitions that are asked for at once."""
 COLLISION = (
     "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. "
     "To avoid issues it is best to use either, but not both."
@@ -32,10 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for action in ACTIONS:
         add(f"--{action}", action="append_const", dest="actions", const=action)
     add("--topic", action="append", metavar="TOPIC", help="a name; but for --create, regular expressions with commas between")
+    add("--topic-id", metavar="ID", help="of --describe")
     add("--partitions", type=int, metavar="N")
     add("--replication-factor", type=int, metavar="N")
     add("--replica-assignment", metavar="BROKER:BROKER,…", help="brokers of each partition")
     add("--config", action="append", default=[], metavar="KEY=VALUE")
+    add("--delete-config", action="append", default=[], metavar="KEY", help="has no meaning any more, as in Kafka since 4.0")
+    add("--partition-size-limit-per-response", type=int, default=PAGE_SIZE, metavar="N", help=f"of --describe ({PAGE_SIZE})")
     add("--if-not-exists", action="store_true")
     add("--if-exists", action="store_true")
     add("--exclude-internal", action="store_true")
@@ -55,6 +65,8 @@ def run(options: argparse.Namespace) -> int:
     if action in ("create", "alter", "delete") and not options.topic:
         print(f'Missing required argument "[topic]" for --{action}', file=sys.stderr)
         return FAILED
+    if options.delete_config:
+        print(DELETE_CONFIG, file=sys.stderr)
     with Connection(settings_of(options)) as connection:
         try:
             ACTION[action](connection, options)
@@ -72,10 +84,11 @@ def _list(connection: Connection, options: argparse.Namespace) -> None:
 
 
 def _describe(connection: Connection, options: argparse.Namespace) -> None:
-    names = _chosen(connection, options, must_exist=not options.if_exists)
+    topic_id = _topic_id(options)
+    names = _chosen(connection, options, must_exist=not options.if_exists) if topic_id is None else _named(connection, options, topic_id)
     settings = configs(connection, ResourceType.TOPIC, names) if names else {}
     kinds = _kinds(options)
-    for topic in _partitions(connection, names):
+    for topic in _partitions(connection, names, options.partition_size_limit_per_response, is_by_id=topic_id is not None):
         changed = [f"{entry.name}={entry.value}" for entry in settings[topic.name].values() if not is_default(entry)]
         if options.topics_with_overrides and not changed:
             continue
@@ -118,12 +131,33 @@ def _line(name: str, partition: Any) -> str:
     return "\t" + "\t".join(f"{key}: {value}" for key, value in facts.items())
 
 
-def _partitions(connection: Connection, names: list[str]) -> list[Any]:
-    """Topics with their partitions in order: by DescribeTopicPartitions, in pages, or Metadata where a broker lacks that (KIP-966)."""
+def _topic_id(options: argparse.Namespace) -> bytes | None:
+    """None without --topic-id, and for the id that means none. Raises CommandError."""
+    if options.topic_id is None:
+        return None
+    try:
+        topic_id = uuid_from_text(options.topic_id)
+    except (ValueError, DecodeError) as e:
+        raise CommandError(str(e)) from e
+    return None if topic_id == ZERO_UUID else topic_id
+
+
+def _named(connection: Connection, options: argparse.Namespace, topic_id: bytes) -> list[str]:
+    """The name of the topic with this id. Raises CommandError if it is not there and has to be."""
+    topics = connection.wire().request(MetadataRequest(topics=None)).topics
+    names = [topic.name for topic in topics if topic.topic_id == topic_id and not (options.exclude_internal and topic.is_internal)]
+    if not names and not options.if_exists:
+        raise CommandError(f"TopicId '{uuid_to_text(topic_id)}' does not exist as expected")
+    return names
+
+
+def _partitions(connection: Connection, names: list[str], page_size: int, *, is_by_id: bool) -> list[Any]:
+    """Topics with their partitions in order: by DescribeTopicPartitions, in pages, or Metadata where a broker lacks that (KIP-966), and for
+    a topic by its id, as Kafka's tool."""
     wire = connection.wire()
     if not names:
         return []
-    if not wire.serves(DescribeTopicPartitionsRequest):
+    if is_by_id or not wire.serves(DescribeTopicPartitionsRequest):
         topics = wire.request(MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])).topics
         for topic in topics:
             topic.partitions.sort(key=lambda each: each.partition_index)
@@ -131,7 +165,8 @@ def _partitions(connection: Connection, names: list[str]) -> list[Any]:
     found: dict[str, Any] = {}
     cursor = None
     while True:
-        answer = wire.request(DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names], cursor=cursor))
+        asked = [TopicRequest(name=name) for name in names]
+        answer = wire.request(DescribeTopicPartitionsRequest(topics=asked, response_partition_limit=page_size, cursor=cursor))
         for topic in answer.topics:
             if topic.name in found:
                 found[topic.name].partitions += topic.partitions
@@ -194,10 +229,7 @@ def _chosen(connection: Connection, options: argparse.Namespace, *, must_exist: 
     names = sorted(connection.metadata().topics)
     if options.topic:
         text = options.topic[-1]
-        try:
-            pattern = re.compile(text.strip().strip("'\"").replace(",", "|"))
-        except re.error as e:
-            raise CommandError(f"{text} is an invalid regex.") from e
+        pattern = include_list(text)
         names = [name for name in names if pattern.fullmatch(name)]
         if must_exist and not names:
             raise CommandError(f"Topic '{text}' does not exist as expected")

@@ -54,6 +54,22 @@ def test_topics(tool: Tool, topic_name: str) -> None:
     assert tool("topics")[0] == 1
 
 
+def test_topic_is_described_by_its_id(java_host: JavaHost, tool: Tool, topic_name: str) -> None:
+    tool("topics", "--create", "--topic", topic_name, "--partitions", "3")
+    topic_id = tool("topics", "--describe", "--topic", topic_name)[1].split()[3]
+    own, unknown = ("--describe", "--topic-id", topic_id), ("--describe", "--topic-id", uuid_to_text(bytes(range(16))))
+
+    for words in (own, (*own, "--under-min-isr-partitions"), unknown, (*unknown, "--if-exists")):
+        code, out, _ = tool("topics", *words)
+        theirs = java_host.tool("TopicCommand", *tool.address, *words, expected_status=None)
+        assert (code, out) == (theirs.status, theirs.stdout)
+    code, out, _ = tool("topics", "--describe", "--topic-id", "short")
+    assert code == 1 and out.startswith("Error while executing topic command : ")
+    pages = tool("topics", "--describe", "--topic", topic_name, "--partition-size-limit-per-response", "1", "--delete-config", "a")
+    assert pages[1] == tool("topics", "--describe", "--topic", topic_name)[1] and "no longer supported" in pages[2]
+    assert tool("topics", "--version")[1].startswith("4.3.1 (barnabas ")
+
+
 def test_groups(java_host: JavaHost, tool: Tool, topic_name: str) -> None:
     tool("topics", "--create", "--topic", topic_name, "--partitions", "1")
     tool("console-producer", "--topic", topic_name, stdin="a\nb\nc\n")
@@ -217,14 +233,22 @@ def test_configs(tool: Tool, topic_name: str) -> None:
     assert tool("configs", "--describe", "--entity-type", "topics", "--entity-name", topic_name)[1].count("\n") == 1
 
 
-def test_offsets(tool: Tool, topic_name: str) -> None:
-    tool("topics", "--create", "--topic", topic_name, "--partitions", "2")
+def test_offsets(java_host: JavaHost, tool: Tool, topic_name: str) -> None:
+    tool("topics", "--create", "--topic", topic_name, "--partitions", "12")
     tool("console-producer", "--topic", topic_name, "--property", "parse.key=true", stdin="k\ta\nk\tb\n")
 
-    ends, starts = (tool("get-offsets", "--topic", topic_name, "--time", time)[1].splitlines() for time in ("-1", "earliest"))
-    assert sorted(int(line.rsplit(":", 1)[1]) for line in ends) == [0, 2] and starts == [f"{topic_name}:0:0", f"{topic_name}:1:0"]
-    missing = tool("get-offsets", "--topic", f"none-{topic_name}")
-    assert missing[0] == 1 and "Could not match any topic-partitions with the specified filters" in missing[2]
+    for words in (
+        ("--topic", topic_name), ("--topic", topic_name, "--time", "earliest"), ("--topic", topic_name, "--time", "-1"),
+        ("--topic", topic_name, "--time", "-3"), ("--topic", topic_name, "--partitions", "2,11"), ("--topic", topic_name, "--time", "1"),
+        ("--topic-partitions", f"{topic_name}:3,{topic_name}:9-11,none:1"), ("--topic-partitions", f"{topic_name}:10-,{topic_name}.?:-2"),
+        ("--topic-partitions", f"{topic_name}:"), ("--topic-partitions", f"{topic_name}:1:2"), ("--topic", topic_name, "--partitions", "x"),
+        ("--topic-partitions", "a", "--topic", "a"), ("--topic", "none-such"), ("--topic", topic_name, "--time", "soon"),
+    ):  # fmt: skip
+        code, out, err = tool("get-offsets", *words)
+        theirs = java_host.tool("GetOffsetShell", *tool.address, *words, expected_status=None)
+        assert (code, out) == (theirs.status, theirs.stdout), words
+        assert (code, err == "") in ((0, True), (1, False))
+    assert tool("get-offsets", "--topic", "(")[0] == 1 and tool("topics", "--describe", "--topic", "(")[0] == 1
 
 
 @pytest.mark.parametrize("kind", [BrokerProcess, KafkaServer])
