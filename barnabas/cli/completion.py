@@ -1,6 +1,7 @@
 """Print what completes commands and options in a shell, bash, zsh or fish.
 
-bash: `source <(barnabas completion bash)`; zsh: the same after `autoload -U compinit; compinit`; fish: `barnabas completion fish | source`.
+bash: `source <(barnabas completion bash)`; zsh: `source <(barnabas completion zsh)` after `autoload -U compinit; compinit`; fish:
+`barnabas completion fish | source`.
 """
 
 from __future__ import annotations
@@ -20,10 +21,16 @@ _barnabas_names() {
     barnabas completion names "$1" --of "${COMP_WORDS[*]}" 2>/dev/null
 }
 _barnabas() {
-    local words kind first second current previous
+    local words flags kind first second current previous prefix
     COMPREPLY=()
     first="${COMP_WORDS[1]}"; second="${COMP_WORDS[2]}"
     current="${COMP_WORDS[COMP_CWORD]}"; previous="${COMP_WORDS[COMP_CWORD-1]}"
+    # --option=value: bash makes three words of it, zsh one.
+    [ "$previous" != "=" ] || previous="${COMP_WORDS[COMP_CWORD-2]}"
+    case "$current" in
+        =) current="" ;;
+        --*=*) prefix="${current%%=*}="; previous="${prefix%=}"; current="${current#*=}" ;;
+    esac
     case "$COMP_CWORD" in
         1) words="@FIRST@" ;;
         2) case "$first" in
@@ -35,19 +42,38 @@ _barnabas() {
 @OPTIONS@
         esac
         case "$kind:$current" in
+            =:*) words="" ;;
+            ==*) words="${kind#==}" ;;
             =*) words="$(_barnabas_names "${kind#=}")" ;;
-            :* | *:-*) ;;
+            *:-*) words="$flags" ;;
+            :*) ;;
             *) words="$words $(_barnabas_names "$kind")" ;;
         esac
+        [ -n "${words# }" ] || [ "${kind#=}" != "$kind" ] || words="$flags"
     fi
-    COMPREPLY=($(compgen -W "$words" -- "$current"))
-    [ ${#COMPREPLY[@]} -gt 0 ] || COMPREPLY=($(compgen -f -- "$current"))
+    [ -z "$words" ] || COMPREPLY=($(compgen -P "$prefix" -W "$words" -- "$current"))
+    [ ${#COMPREPLY[@]} -gt 0 ] || COMPREPLY=($(compgen -P "$prefix" -f -- "$current"))
 }
 complete -F _barnabas barnabas
 """
-"""A kind is what names an argument is of; with = before it, the value of the option before."""
+"""A kind is what names an argument is of. With = before it, it is of the value of the option before: =topics; ==json yaml are the values
+themselves; = alone is for anything, which may be a file."""
 ZSH_BEFORE = "autoload -U +X bashcompinit && bashcompinit\n"
 """zsh takes bash's functions."""
+FISH = """\
+function __barnabas_is
+    set -l words (commandline -opc)
+    set -e words[1]
+    test "$words" = "$argv"
+end
+function __barnabas_begins
+    set -l words (commandline -opc)
+    set -e words[1]
+    set -l begin $words[1..(count $argv)]
+    test "$begin" = "$argv"
+end
+"""
+"""Whether the line so far is these words, or begins with them: a topic may be named as a command is."""
 NAMES = "(barnabas completion names {} --of (commandline -cp))"
 """Of fish."""
 KINDS = {"TOPIC": "topics", "GROUP": "groups"}
@@ -59,11 +85,13 @@ OF_NEW_NAMES = (("topic", "create"), ("context", "add"))
 
 
 class Completed(NamedTuple):
-    """Of one command. `argument` is the kind of its arguments, "" for none; `by_option` are kinds by the names of options."""
+    """Of one command. `argument` is the kind of its arguments, "" for none; `by_option` has the options that take a value, a name each:
+    the kind of the value, = and the values that there are, or "" for anything. `third` are third words."""
 
     flags: list[str]
     argument: str
     by_option: dict[str, str]
+    third: list[str]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,9 +108,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _kind(action: argparse.Action) -> str:
     """What its value is a name of; "" for anything else."""
-    by_option = [BY_OPTION[flag] for flag in action.option_strings if flag in BY_OPTION and action.nargs != 0]
+    by_option = [BY_OPTION[flag] for flag in action.option_strings if flag in BY_OPTION]
     by_metavar = [kind for word, kind in KINDS.items() if str(action.metavar or "").startswith(word)]
     return next(iter(by_option + by_metavar), "")
+
+
+def _value(action: argparse.Action) -> str:
+    return "=" + " ".join(map(str, action.choices)) if action.choices else _kind(action)
 
 
 def _of_command(words: verbs.Words) -> Completed:
@@ -90,19 +122,20 @@ def _of_command(words: verbs.Words) -> Completed:
 
     actions = make_parser(words)._actions
     flags = sorted(flag for action in actions for flag in action.option_strings if flag.startswith("--"))
-    by_option = {flag: kind for action in actions if (kind := _kind(action)) for flag in action.option_strings}
+    by_option = {flag: _value(action) for action in actions if action.nargs != 0 for flag in action.option_strings}
     arguments = [] if words in OF_NEW_NAMES else [kind for action in actions if not action.option_strings and (kind := _kind(action))]
-    return Completed(flags, "contexts" if words in OF_CONTEXTS else next(iter(arguments), ""), by_option)
+    return Completed(flags, "contexts" if words in OF_CONTEXTS else next(iter(arguments), ""), by_option, [])
 
 
 def _by_two_words() -> dict[verbs.Words, Completed]:
-    """By the first two words: third words and long options, those of all commands that begin so."""
+    """By the first two words: third words, and the options of all commands that begin so."""
     found: dict[verbs.Words, Completed] = {}
     for words in verbs.VERBS:
         own = _of_command(words)
-        before = found.get(words[:2]) or Completed(verbs.next_words(words[:2]) if len(words) > 1 else [], "", {})
+        third = verbs.next_words(words[:2]) if len(words) > 1 else []
+        before = found.get(words[:2]) or Completed([], "", {}, third)
         flags = [*before.flags, *(flag for flag in own.flags if flag not in before.flags)]
-        found[words[:2]] = Completed(flags, before.argument or own.argument, {**before.by_option, **own.by_option})
+        found[words[:2]] = Completed(flags, before.argument or own.argument, {**before.by_option, **own.by_option}, third)
     return found
 
 
@@ -120,31 +153,40 @@ def _bash() -> str:
     options = []
     for words, own in _by_two_words().items():
         pattern = f'"{words[0]} {words[1]}"' if len(words) == 2 else f'"{words[0]} "*'
-        values = " ".join(f"{flag}) kind==" + kind + " ;;" for flag, kind in own.by_option.items())
+        third = f' [ "$COMP_CWORD" != 3 ] || words="{" ".join(own.third)}";' if own.third else ""
+        by_value: dict[str, list[str]] = {}
+        for flag, value in own.by_option.items():
+            by_value.setdefault(value, []).append(flag)
+        values = " ".join(f'{"|".join(flags)}) kind="={value}" ;;' for value, flags in by_value.items())
         case = f' case "$previous" in {values} esac' if values else ""
-        options.append(f'            {pattern}) words="{" ".join(own.flags)}"; kind={own.argument};{case} ;;')
+        options.append(f'            {pattern}) flags="{" ".join(own.flags)}"; kind={own.argument};{third}{case} ;;')
     text = BASH.replace("@FIRST@", " ".join(sorted([*families, *OF_THE_BROKER])))
     return text.replace("@SECOND@", "\n".join(second)).replace("@OPTIONS@", "\n".join(options))
 
 
 def _fish() -> str:
     families = _families()
-    lines = [f"complete -c barnabas -f -n __fish_use_subcommand -a '{' '.join(sorted([*families, *OF_THE_BROKER]))}'"]
+    lines = [f"complete -c barnabas -f -n __barnabas_is -a '{' '.join(sorted([*families, *OF_THE_BROKER]))}'"]
     for words, verb in verbs.VERBS.items():
-        if len(words) == 3:
-            condition = f"__fish_seen_subcommand_from {words[0]}; and __fish_seen_subcommand_from {words[1]}"
-            lines.append(f"complete -c barnabas -f -n '{condition}' -a {words[2]} -d '{verb.summary.replace(chr(39), '')}'")
-        if len(words) == 2:
-            seen = " ".join(families[words[0]])
-            condition = f"__fish_seen_subcommand_from {words[0]}; and not __fish_seen_subcommand_from {seen}"
+        if len(words) > 1:
             summary = verb.summary.replace("'", "\\'")
-            lines.append(f"complete -c barnabas -f -n '{condition}' -a {words[1]} -d '{summary}'")
+            lines.append(f"complete -c barnabas -f -n '__barnabas_is {' '.join(words[:-1])}' -a {words[-1]} -d '{summary}'")
+    lines += [f"complete -c barnabas -f -n '__barnabas_is completion' -a '{' '.join(SHELLS)}'"]
+    lines += ["complete -c barnabas -f -n '__barnabas_is cluster' -a 'status up'"]
     for words in verbs.VERBS:
         own = _of_command(words)
-        condition = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in words)
+        begin = f"complete -c barnabas -n '__barnabas_begins {' '.join(words)}'"
         if own.argument:
-            lines.append(f"complete -c barnabas -n '{condition}' -f -a '{NAMES.format(own.argument)}'")
-        for flag in own.flags:
-            names = f" -x -a '{NAMES.format(own.by_option[flag])}'" if flag in own.by_option else ""
-            lines.append(f"complete -c barnabas -n '{condition}' -l {flag[2:]}{names}")
-    return "\n".join(lines) + "\n"
+            lines.append(f"{begin} -f -a '{NAMES.format(own.argument)}'")
+        for flag in [*own.flags, *(flag for flag in own.by_option if not flag.startswith("--"))]:
+            lines.append(f"{begin} {'-l' if flag.startswith('--') else '-s'} {flag.lstrip('-')}{_of_value(own.by_option.get(flag))}")
+    return FISH + "\n".join(lines) + "\n"
+
+
+def _of_value(value: str | None) -> str:
+    """Of an option in fish; None for one that takes none."""
+    if value is None:
+        return ""
+    if not value:
+        return " -r"
+    return f" -x -a '{value[1:] if value.startswith('=') else NAMES.format(value)}'"

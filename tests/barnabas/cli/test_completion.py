@@ -70,8 +70,47 @@ def test_names_are_of_the_cluster_that_the_line_is_about(command: Command, topic
         assert command("completion", "names", "topics", "--of", silent) == Result(0, b"", "")
 
 
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is missing")
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (("topic", "describe", ""), ["orders"]), (("topic", "list", "--output", "y"), ["yaml"]),
+        (("topic", "list", "--output", "=", "y"), ["yaml"]),
+        (("topic", "list", "--output=y"), ["--output=yaml"]),  # zsh leaves it one word
+        (("topic", "describe", "--command-config", "/dev/nul"), ["/dev/null"]), (("cluster", "reassign", "c"), ["cancel"]),
+        (("cluster", "reassign", "status", ""), ["orders"]),
+    ],
+)  # fmt: skip
+def test_bash_offers_what_may_stand_there(barnabas_command: Command, words: tuple[str, ...], completed: list[str]) -> None:
+    """Names without options before them, an option's values and files, and third words in the third place alone."""
+    stand_in = "barnabas() { echo orders; }"
+    typed = " ".join(("barnabas", *(word or "''" for word in words)))
+
+    assert complete(f"{barnabas_command.done('completion', 'bash').out}\n{stand_in}", typed, len(words)) == completed
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is missing")
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("topi", ["topic"]), ("topic tr", ["trim"]), ("topic trim --bef", ["--before"]), ("topic describe ", ["orders"]),
+        ("topic describe config ", ["orders"]), ("consume -g ", ["orders"]), ("topic list --output y", ["yaml"]),
+        ("topic describe --command-config /dev/nul", ["/dev/null"]), ("cluster reassign c", ["cancel"]),
+    ],
+)  # fmt: skip
+def test_fish_completes(barnabas_command: Command, typed: str, completed: list[str]) -> None:
+    """A group is offered by the name of the stand-in too: which kind is asked for is in the next test."""
+    asked = f"{barnabas_command.done('completion', 'fish').out}\nfunction barnabas; echo orders; end\ncomplete -C 'barnabas {typed}'"
+
+    done = subprocess.run(["fish", "--no-config", "-c", asked], capture_output=True, text=True, timeout=60, check=True)
+
+    assert ([line.partition("\t")[0] for line in done.stdout.splitlines()], done.stderr) == (completed, "")
+
+
 def test_zsh_takes_bash_s_functions_and_fish_has_lines_of_its_own(barnabas_command: Command) -> None:
     assert "bashcompinit" in barnabas_command.done("completion", "zsh").out
     fish = barnabas_command.done("completion", "fish").out.splitlines()
-    assert all(line.startswith("complete -c barnabas ") for line in fish)
-    assert any("__fish_seen_subcommand_from topic" in line and "-a trim" in line for line in fish)
+    groups = "(barnabas completion names groups --of (commandline -cp))"
+    assert f"complete -c barnabas -n '__barnabas_begins consume' -s g -x -a '{groups}'" in fish
+    assert "complete -c barnabas -f -n '__barnabas_is topic' -a trim -d 'delete records before an offset or a time'" in fish
+    assert "complete -c barnabas -n '__barnabas_begins topic describe' -l command-config -r" in fish
