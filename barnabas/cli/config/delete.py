@@ -1,11 +1,11 @@
-"""Delete settings of a topic, a broker, a group or client metrics: what counts for all others counts again."""
+"""Delete settings of a topic, a broker, its loggers, a group or client metrics: what counts for all others counts again."""
 
 from __future__ import annotations
 
 import argparse
 
 from barnabas.cli import arguments
-from barnabas.cli.config.resources import DELETE, Change, add_kind, alter, describe, is_own, kind_of
+from barnabas.cli.config.resources import DELETE, LOGGER, Change, add_kind, alter, describe, is_own, kind_of
 from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, NotUnderstoodError
 from barnabas.cli.output import Output, confirm
@@ -26,6 +26,8 @@ def run(options: argparse.Namespace) -> int:
     if bool(options.keys) == options.all:
         raise NotUnderstoodError("say what: KEY, or --all")
     kind = kind_of(options)
+    if options.all and kind == LOGGER:
+        raise NotUnderstoodError("a broker does not say which levels were set: name the loggers")
     with Connection(settings) as connection:
         (own,) = describe(connection, kind, [options.name]).values()
         values = {each["name"]: each["value"] for each in own if is_own(kind, each)}

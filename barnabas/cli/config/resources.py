@@ -1,7 +1,8 @@
-"""Resources that have settings: topics, brokers, groups and client metrics, and how they are asked for on the wire.
+"""Resources that have settings: topics, brokers, their loggers, groups and client metrics, and how they are asked for on the wire.
 
 librdkafka's administrator tells no documentation and knows neither groups nor client metrics, so the wire does. A broker is asked itself:
-it alone knows what is in its file. `broker default` are the settings of all brokers that have none of their own (Kafka's --entity-default).
+it alone knows what is in its file, and its loggers' levels. `broker default` are the settings of all brokers that have none of their own
+(Kafka's --entity-default).
 """
 
 from __future__ import annotations
@@ -17,13 +18,21 @@ from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeC
 from protocol.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from protocol.messages.list_config_resources import ListConfigResourcesRequest
 
-KINDS = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
+KINDS = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
 """ConfigResource.Type's codes."""
-OTHER_NAMES = {"topics": "topic", "brokers": "broker", "groups": "group", "client-metric": "client-metrics"}
+OTHER_NAMES = {
+    "topics": "topic",
+    "brokers": "broker",
+    "broker-loggers": "broker-logger",
+    "groups": "group",
+    "client-metric": "client-metrics",
+}
 DEFAULT = "default"
 """As a broker's name."""
-OWN_SOURCES = {"topic": (1,), "broker": (2, 3), "client-metrics": (7,), "group": (8,)}
-"""Of settings that were set for a resource of this kind, and can be deleted."""
+OWN_SOURCES = {"topic": (1,), "broker": (2, 3), "broker-logger": (6,), "client-metrics": (7,), "group": (8,)}
+"""Of settings that were set for a resource of this kind, and can be deleted. A broker tells the levels of all its loggers, and not which of
+them were set."""
+LOGGER = "broker-logger"
 DEFAULT_CONFIG, STATIC_BROKER_CONFIG = 5, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
@@ -77,7 +86,10 @@ def alter(connection: Connection, kind: str, name: str, changes: Iterable[Change
 
 
 def names_of(connection: Connection, kind: str) -> list[str]:
-    """All that can be described; of groups and client metrics those that have settings of their own. Raises CommandError."""
+    """All that can be described; of groups and client metrics those that have settings of their own. Raises CommandError, also for loggers:
+    a broker does not say which levels were set."""
+    if kind == LOGGER:
+        raise NotUnderstoodError(f"a broker does not say which levels were set: barnabas config describe {LOGGER} N has them all")
     if kind == "topic":
         return sorted(connection.metadata().topics)
     if kind == "broker":
@@ -97,13 +109,14 @@ def is_own(kind: str, setting: dict[str, Any]) -> bool:
 
 def _by_broker(kind: str, names: Sequence[str]) -> dict[int | None, list[str]]:
     """Whom to ask; None for any broker. Raises NotUnderstoodError."""
-    if kind != "broker":
+    if kind not in ("broker", LOGGER):
         return {None: list(names)}
     asked: dict[int | None, list[str]] = {}
     for name in names:
-        if name != DEFAULT and not name.isdigit():
-            raise NotUnderstoodError(f"{name!r} is no broker: it is a number, or {DEFAULT}")
-        asked.setdefault(None if name == DEFAULT else int(name), []).append(name)
+        is_default = kind == "broker" and name == DEFAULT
+        if not is_default and not name.isdecimal():
+            raise NotUnderstoodError(f"{name!r} is no broker: it is a number{f', or {DEFAULT}' if kind == 'broker' else ''}")
+        asked.setdefault(None if is_default else int(name), []).append(name)
     return asked
 
 

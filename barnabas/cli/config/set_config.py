@@ -1,4 +1,4 @@
-"""Set settings of a topic, a broker, a group or client metrics, while the brokers run."""
+"""Set settings of a topic, a broker, its loggers, a group or client metrics, while the brokers run."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from itertools import groupby
 from barnabas.cli.acl.create import create, wished
 from barnabas.cli.acl.delete import delete
 from barnabas.cli.acl.rules import PATTERNS, Rule, add_rule, filters, find, principal, resources
-from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, FAILED, CommandError
-from barnabas.cli.kafka_tools.run import add_connection, settings_of
+from barnabas.cli.kafka_tools.controllers import connect
+from barnabas.cli.kafka_tools.run import add_connection
 
 ACTIONS = ("list", "add", "remove")
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--consumer", action="store_true")
     parser.add_argument("--idempotent", action="store_true")
     parser.add_argument("--force", action="store_true", help="do not ask")
-    add_connection(parser)
+    add_connection(parser, to_controllers=True)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
         return FAILED
     (action,) = options.actions
     options.pattern_type = options.pattern_type or ("literal" if resources(options) else None)
-    with Connection(settings_of(options)) as connection:
+    with connect(options) as connection:
         if action == "list":
             found = find(connection, filters(options))
             only = {principal(name) for name in options.principal}

@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 from barnabas.cli.errors import CommandError
 
-TYPES = ("topics", "clients", "users", "brokers", "ips", "client-metrics", "groups")
-"""All of Kafka's but broker-loggers: Barnabas's have no levels of their own."""
+TYPES = ("topics", "clients", "users", "brokers", "ips", "client-metrics", "groups", "broker-loggers")
 OPTIONS = {
-    "topic": "topics", "client": "clients", "user": "users", "broker": "brokers", "ip": "ips", "client-metrics": "client-metrics",
-    "group": "groups",
+    "topic": "topics", "client": "clients", "user": "users", "broker": "brokers", "broker-logger": "broker-loggers", "ip": "ips",
+    "client-metrics": "client-metrics", "group": "groups",
 }  # fmt: skip
 DEFAULTS = {"client-defaults": "clients", "user-defaults": "users", "broker-defaults": "brokers", "ip-defaults": "ips"}
 DEFAULT = ""
 """The name of the default of all."""
+BY_NUMBER = frozenset({"brokers", "broker-loggers"})
 WITH_DEFAULT = frozenset(DEFAULTS.values())
 
 
@@ -59,6 +59,6 @@ def entities_of(options: argparse.Namespace) -> Entities:
         raise CommandError("More entity names specified than entity types")
     if DEFAULT in names and not WITH_DEFAULT.issuperset(types):
         raise CommandError(f"{','.join(types)} have no default")
-    if "brokers" in types and names and names[0] != DEFAULT and not names[0].isdigit():
-        raise CommandError(f"The entity name for brokers must be a valid integer broker id, but it is: {names[0]}")
+    if BY_NUMBER.intersection(types) and names and names[0] != DEFAULT and not names[0].isdecimal():
+        raise CommandError(f"The entity name for {types[0]} must be a valid integer broker id, but it is: {names[0]}")
     return Entities(types, names)

@@ -1,12 +1,12 @@
-"""kafka-configs: describe and alter configurations of topics, brokers, groups and client metrics, quotas, and SCRAM credentials.
-
-The loggers of brokers are not served here.
+"""kafka-configs: describe and alter configurations of topics, brokers, groups and client metrics, the levels of a broker's or controller's
+loggers, quotas, and SCRAM credentials.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from confluent_kafka.admin import ConfigSource
@@ -17,18 +17,21 @@ from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, CommandError
 from barnabas.cli.group.states import list_groups
 from barnabas.cli.kafka_tools import config_quotas
-from barnabas.cli.kafka_tools.config_entities import DEFAULT, Entities, add_entities, entities_of
-from barnabas.cli.kafka_tools.run import add_connection, settings_of
+from barnabas.cli.kafka_tools.config_entities import BY_NUMBER, DEFAULT, WITH_DEFAULT, Entities, add_entities, entities_of
+from barnabas.cli.kafka_tools.controllers import connect, node_ids
+from barnabas.cli.kafka_tools.run import add_connection
 from config.loading import read_properties
 from protocol.messages.describe_configs import DescribeConfigsResourceResult
 
-KINDS = {"topics": "topic", "brokers": "broker", "groups": "group", "client-metrics": "client-metrics"}
+LOGGERS = "broker-loggers"
+KINDS = {"topics": "topic", "brokers": "broker", LOGGERS: "broker-logger", "groups": "group", "client-metrics": "client-metrics"}
 """As config/resources.py has them."""
 SINGULAR = {kind: kind[:-1] for kind in KINDS}
 """As in Kafka's words, also client-metric."""
 SOURCES = {source.value: source.name for source in ConfigSource} | {7: "DYNAMIC_CLIENT_METRICS_CONFIG", 8: "DYNAMIC_GROUP_CONFIG"}
 """librdkafka has no name for the last two."""
 DYNAMIC = {"topics": 1, "brokers": 2, "client-metrics": 7, "groups": 8}
+"""All the levels of loggers are shown."""
 DYNAMIC_DEFAULT_BROKER = 3
 OUTSIDE = r"(?=[^\]]*(?:\[|$))"
 """Behind a character that is in no brackets."""
@@ -44,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--add-config", metavar="KEY=VALUE,…", help="a value with commas in brackets: [a,b]; of users SCRAM-SHA-512=[password=…], too")
     add("--add-config-file", metavar="FILE", help="a properties file with the same")
     add("--delete-config", action="append", default=[], metavar="KEY,…")
-    add_connection(parser)
+    add_connection(parser, to_controllers=True)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -52,13 +55,17 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError("Command must include exactly one action: --describe, --alter")
     entities = entities_of(options)
     added, deleted = _changes(options)
+    if LOGGERS in entities.types and not entities.names:
+        raise CommandError(f"An entity name must be specified with --{'alter' if options.alter else 'describe'} of {LOGGERS}")
     if options.alter and len(entities.names) < len(entities.types):
         raise CommandError("An entity name must be specified for every entity type")
     if options.alter != bool(added or deleted):
         raise CommandError("--add-config, --add-config-file and --delete-config go with --alter, which takes one of them")
     kind = entities.types[0]
-    with Connection(settings_of(options)) as connection:
+    with connect(options) as connection:
         if options.alter:
+            if kind == LOGGERS:
+                _check_loggers(connection, entities.names[0], [*deleted, *added])
             if kind in KINDS:
                 changes = [Change(key, resources.SET, value) for key, value in added.items()]
                 changes += [Change(key, resources.DELETE) for key in deleted]
@@ -103,11 +110,19 @@ def _describe(connection: Connection, entities: Entities, *, is_all: bool) -> No
         (own,) = entries(connection, KINDS[kind], [_named(name)]).values()
         what = f"{'All' if is_all else 'Dynamic'} configs for {SINGULAR[kind]} {name} are:"
         print(f"Default configs for {kind} in the cluster are:" if name == DEFAULT else what)
-        dynamic = DYNAMIC[kind] if name != DEFAULT else DYNAMIC_DEFAULT_BROKER
+        dynamic = DYNAMIC.get(kind) if name != DEFAULT else DYNAMIC_DEFAULT_BROKER
         for entry in own:
-            if is_all or entry.config_source == dynamic:
+            if is_all or dynamic in (None, entry.config_source):
                 synonyms = ", ".join(f"{SOURCES.get(each.source, 'UNKNOWN')}:{each.name}={_value(each.value)}" for each in entry.synonyms)
                 print(f"  {entry.name}={_of(entry)} sensitive={str(bool(entry.is_sensitive)).lower()} synonyms={{{synonyms}}}")
+
+
+def _check_loggers(connection: Connection, name: str, loggers: Sequence[str]) -> None:
+    """Raises CommandError if one of them is not there."""
+    (own,) = entries(connection, KINDS[LOGGERS], [name]).values()
+    known = {entry.name for entry in own}
+    if missing := [logger for logger in loggers if logger not in known]:
+        raise CommandError(f"Invalid broker logger(s): {','.join(missing)}")
 
 
 def _is_there(connection: Connection, kind: str, name: str) -> bool:
@@ -118,8 +133,8 @@ def _is_there(connection: Connection, kind: str, name: str) -> bool:
 
 def _all(connection: Connection, kind: str) -> list[str]:
     """Raises CommandError."""
-    if kind == "brokers":
-        return [*map(str, sorted(connection.metadata().brokers)), DEFAULT]
+    if kind in BY_NUMBER:
+        return [*map(str, node_ids(connection)), *([DEFAULT] if kind in WITH_DEFAULT else [])]
     if kind == "groups":
         return sorted({*(each.name for each in list_groups(connection)), *names_of(connection, "group")})
     return names_of(connection, KINDS[kind])

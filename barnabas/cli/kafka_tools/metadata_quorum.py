@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 import time
@@ -11,20 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.cli.cluster.quorum_facts import describe_quorum
-from barnabas.cli.connection import Connection
 from barnabas.cli.errors import DONE, FAILED, CommandError, RefusedError, check
 from barnabas.cli.kafka_tools import controller_changes
 from barnabas.cli.kafka_tools.controller_changes import add_controller_arguments, read_controller, remove_controller_arguments
-from barnabas.cli.kafka_tools.run import TIMEOUT_S, add_connection, error_text, settings_of
+from barnabas.cli.kafka_tools.controllers import ENDPOINT_BROKERS, ENDPOINT_CONTROLLERS, connect
+from barnabas.cli.kafka_tools.run import TIMEOUT_S, add_connection, error_text
 from barnabas.cli.settings import ADDRESS, Settings
-from config.endpoints import address_text
 from config.loading import read_properties
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.uuids import ZERO_UUID, uuid_to_text
 
 TITLES = ("NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status", "")
-ENDPOINT_BROKERS, ENDPOINT_CONTROLLERS = 1, 2
-"""DescribeCluster's endpoint_type."""
 UNKNOWN_MS = -1
 
 
@@ -47,10 +43,10 @@ def run(options: argparse.Namespace) -> int:
             _describe(options)
         elif options.command == "add-controller":
             controller = read_controller(options.command_config)
-            with Connection(_settings(options)) as connection:
+            with connect(options, _of_controller(options)) as connection:
                 controller_changes.add_controller(connection, controller, dry_run=options.dry_run)
         else:
-            with Connection(_settings(options)) as connection:
+            with connect(options) as connection:
                 node_id, directory_id = options.controller_id, options.controller_directory_id
                 controller_changes.remove_controller(connection, node_id, directory_id, dry_run=options.dry_run)
     except RefusedError as e:
@@ -69,28 +65,16 @@ def _check(options: argparse.Namespace) -> None:
         raise CommandError("The option --human-readable is only supported along with --replication")
 
 
-def _settings(options: argparse.Namespace) -> Settings:
-    """By --bootstrap-controller those of the controller that leads. Raises CommandError, ConfigError."""
-    if options.command == "add-controller":
-        # A controller's file: what says how to log in is among its properties, by a Java client's names, and the others are not a client's.
-        address = {ADDRESS: options.bootstrap_server or options.bootstrap_controller}
-        settings = Settings(address, read_properties(Path(options.command_config)) | address, timeout_s=TIMEOUT_S)
-    else:
-        settings = settings_of(options)
-    if options.bootstrap_controller is None or (options.command != "describe" and options.dry_run):
-        return settings
-    with Connection(settings) as connection:
-        answer = connection.wire().request(DescribeClusterRequest(endpoint_type=ENDPOINT_CONTROLLERS))
-    check(answer.error_code, answer.error_message)
-    leaders = [address_text(each.host, each.port) for each in answer.brokers if each.broker_id == answer.controller_id]
-    if not leaders:
-        raise CommandError(f"no controller leads the quorum that {settings.address} is of")
-    return dataclasses.replace(settings, librdkafka={**settings.librdkafka, ADDRESS: leaders[0]})
+def _of_controller(options: argparse.Namespace) -> Settings:
+    """A controller's file: what says how to log in is among its properties, by a Java client's names, and the others are not a client's.
+    Raises ConfigError."""
+    address = {ADDRESS: options.bootstrap_server or options.bootstrap_controller}
+    return Settings(address, read_properties(Path(options.command_config)) | address, timeout_s=TIMEOUT_S)
 
 
 def _describe(options: argparse.Namespace) -> None:
     """Raises CommandError."""
-    with Connection(_settings(options)) as connection:
+    with connect(options) as connection:
         answer = describe_quorum(connection)
         quorum = answer.topics[0].partitions[0]
         if options.replication:

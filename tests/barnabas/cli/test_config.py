@@ -76,6 +76,23 @@ def test_groups_and_client_metrics(command: Command, topic_name: str) -> None:
         command.done("config", "delete", kind, topic_name, setting, "--yes")
 
 
+def test_loggers_of_a_broker(command: Command) -> None:
+    """The Apache Kafka of these tests has no logger but the root, whose level cannot be deleted."""
+    before = settings(command, "broker-logger", "1")
+    logger = "kafka.controller" if "kafka.controller" in before else "root"
+    command.done("config", "set", "broker-logger", "1", f"{logger}=ERROR")
+    found = settings(command, "broker-logger", "1", logger)[logger]
+    assert (found["value"], found["source"], found["default"]) == ("ERROR", "logger", None)
+    asked = command("config", "delete", "broker-loggers", "1", logger, "--dry-run")
+    assert f"delete {logger}=ERROR of broker-logger 1" in asked.out + asked.err
+    assert command("config", "delete", "broker-logger", "1", logger, "--yes").code == (1 if logger == "root" else 0)
+    command.done("config", "set", "broker-logger", "1", f"{logger}={before[logger]['value']}")
+
+    assert "INVALID_CONFIG" in command("config", "set", "broker-logger", "1", "no.such=INFO", "--dry-run").err
+    for words in (("list", "broker-logger"), ("describe", "broker-logger", "default"), ("delete", "broker-logger", "1", "--all", "--yes")):
+        assert command("config", *words).code == 2
+
+
 def test_what_is_refused(command: Command, topic_name: str) -> None:
     command.done("topic", "create", topic_name)
 

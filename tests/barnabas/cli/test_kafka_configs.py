@@ -26,6 +26,14 @@ class Both:
         done = self._command("kafka-tool", "kafka-configs.sh", *self.address, "--alter", *words)
         return done.code, done.out, done.err
 
+    def told(self, *words: str) -> tuple[int, str, str]:
+        done = self._describe(*words)
+        return done.code, done.out, done.err
+
+    def refused(self, *words: str) -> str:
+        """What Kafka's tool says on stderr of a change."""
+        return self._java_host.tool(COMMAND, *self.address, "--alter", *words, expected_status=1).stderr
+
     def until(self, is_so: Callable[[str], bool], *words: str) -> None:
         """Until a change is seen: Apache Kafka's brokers learn of it after its answer. Then both tools print the same."""
         eventually(lambda: is_so(self._describe(*words).out))
@@ -112,6 +120,39 @@ def test_client_metrics_groups_and_brokers(both: Both, topic_name: str, tmp_path
     assert "doesn't exist" in both.describe("--broker", "77")
     both.alter("--client-metrics", topic_name, "--delete-config", "interval.ms", "--delete-config", "metrics")
     both.alter("--broker-defaults", "--delete-config", "log.cleaner.backoff.ms")
+
+
+def test_levels_of_a_brokers_loggers(both: Both) -> None:
+    """Both tools show and refuse the same. A level that is deleted is the parent's again."""
+    whose, logger = ("--entity-type", "broker-loggers", "--entity-name", "1"), "kafka.server.KafkaApis"
+    assert both.alter(*whose, "--add-config", "no.such=INFO", "--delete-config", "nor.this")[2] == both.refused(
+        *whose, "--add-config", "no.such=INFO", "--delete-config", "nor.this"
+    )
+    for change, why in (
+        (
+            ("--add-config", "root=LOUD"),
+            "Cannot set the log level of root to LOUD as it is not a supported log level. Valid log levels are ",
+        ),
+        (("--delete-config", "root"), "Removing the log level of the root logger is not allowed"),
+    ):
+        code, out, err = both.alter(*whose, *change)
+        assert (code, out, err.count("\n")) == (1, "", 1) and why in err and why in both.refused(*whose, *change)
+
+    # What was asked above has loaded what it takes: from here on no logger is added.
+    before = both.describe(*whose)
+    level = before.split("  root=")[1].split()[0]
+    assert both.alter(*whose, "--add-config", "root=ERROR") == (0, "Completed updating config for broker-logger 1.\n", "")
+    assert "  root=ERROR sensitive=false synonyms={}\n" in both.describe("--broker-logger", "1")
+    if logger in before:  # the Apache Kafka of these tests has no logger but the root
+        assert both.alter(*whose, "--add-config", f"{logger}=DEBUG")[0] == 0
+        assert f"  {logger}=DEBUG" in both.describe("--broker-logger", "1")
+        assert both.alter("--broker-logger", "1", "--delete-config", logger)[0] == 0
+    assert both.alter(*whose, "--add-config", f"root={level}")[0] == 0
+    assert both.describe(*whose, "--all").splitlines()[1:] == before.splitlines()[1:]
+
+    assert both.alter("--broker-logger", "77", "--add-config", "root=INFO")[0] == 1
+    assert "doesn't exist and doesn't have dynamic config." in both.describe("--broker-logger", "77")
+    assert both.told(*whose[:2])[2] == "An entity name must be specified with --describe of broker-loggers\n"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from protocol.uuids import uuid_to_text
 from storage.meta_properties import read_meta_properties
-from tests.barnabas.cli.conftest import Command, Result, fill
+from tests.barnabas.cli.conftest import AUTHORIZER, Command, Result, fill
 from tests.support.quorum import CLUSTER_ID, DynamicQuorum, dynamic_quorum
 
 SEEN_S = 60
@@ -22,7 +22,11 @@ SLOW = "1"
 
 @pytest.fixture(scope="module")
 def quorum(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamicQuorum]:
-    settings = {"offsets.topic.replication.factor": "1", "auto.leader.rebalance.enable": "false", "replica.fetch.max.bytes": "1000"}
+    settings = AUTHORIZER | {
+        "offsets.topic.replication.factor": "1",
+        "auto.leader.rebalance.enable": "false",
+        "replica.fetch.max.bytes": "1000",
+    }
     with dynamic_quorum(tmp_path_factory.mktemp("quorum"), dict.fromkeys((1, 2, 3), "broker,controller"), settings) as made:
         yield made
 
@@ -203,6 +207,41 @@ def test_controller_is_added_and_removed_by_kafkas_tool(at_three: Command, quoru
     gone = tool(*by_controller, *remove)
     assert gone.code == 1 and gone.err.startswith("org.apache.kafka.common.errors.VoterNotFoundException: ")
     node.stop()
+
+
+def test_loggers_of_a_controller_are_set_by_a_controller(at_three: Command, quorum: DynamicQuorum) -> None:
+    """KIP-919: the address is of one controller, the loggers are another's."""
+    by_controller = ("--bootstrap-controller", f"127.0.0.1:{quorum.nodes[1].controller_port}")
+
+    def tool(*words: str) -> Result:
+        return at_three("kafka-tool", "kafka-configs.sh", *by_controller, *words)
+
+    altered = tool("--alter", "--broker-logger", "2", "--add-config", "kafka.controller=ERROR")
+    assert (altered.code, altered.out) == (0, "Completed updating config for broker-logger 2.\n")
+    told = [tool("--describe", "--entity-type", "broker-loggers", "--entity-name", each).out.splitlines() for each in ("2", "3")]
+    assert ["  kafka.controller=ERROR sensitive=false synonyms={}" in lines for lines in told] == [True, False]
+    tool("--alter", "--broker-logger", "2", "--delete-config", "kafka.controller")
+    assert "doesn't exist" in tool("--describe", "--broker-logger", "77").out
+    needs_broker = tool("--describe", "--entity-type", "topics")
+    assert (needs_broker.code, needs_broker.err) == (1, "controllers do not answer that: --bootstrap-server HOST:PORT of a broker\n")
+    assert (
+        at_three(
+            "kafka-tool", "kafka-configs.sh", "--bootstrap-controller", quorum.nodes[1].bootstrap, "--describe", "--broker-logger", "1"
+        ).code
+        == 1
+    )
+
+
+def test_acls_are_listed_and_changed_by_a_controller(at_three: Command, quorum: DynamicQuorum) -> None:
+    def tool(*words: str) -> Result:
+        where = ("--bootstrap-controller", f"127.0.0.1:{quorum.nodes[2].controller_port}")
+        return at_three("kafka-tool", "kafka-acls.sh", *where, *words)
+
+    added = tool("--add", "--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders")
+    assert added.code == 0 and "principal=User:alice, host=*, operation=READ" in added.out
+    until(lambda: "User:alice" in tool("--list", "--topic", "orders").out)
+    assert tool("--remove", "--force", "--topic", "orders").code == 0
+    until(lambda: tool("--list").out == "")
 
 
 def test_broker_that_is_gone_is_forgotten(at_three: Command, quorum: DynamicQuorum) -> None:
