@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from confluent_kafka.admin import NewPartitions, NewTopic, ResourceType
 
-from barnabas.cli.cluster_facts import INTERNAL, configs, is_default
+from barnabas.cli.cluster_facts import INTERNAL, Partition, configs, is_default
 from barnabas.cli.connection import Connection
-from barnabas.cli.errors import DONE, FAILED, CommandError, NoBrokerError
+from barnabas.cli.errors import DONE, FAILED, CommandError, NoBrokerError, RefusedError
 from barnabas.cli.kafka_tools.run import add_connection, settings_of
 from barnabas.cli.kafka_tools.topic_filters import include_list
+from barnabas.cli.reassignment.moves import Move, in_progress
 from barnabas.cli.topic_facts import wait_until_seen
 from protocol.errors import DecodeError
 from protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
@@ -87,44 +88,73 @@ def _describe(connection: Connection, options: argparse.Namespace) -> None:
     topic_id = _topic_id(options)
     names = _chosen(connection, options, must_exist=not options.if_exists) if topic_id is None else _named(connection, options, topic_id)
     settings = configs(connection, ResourceType.TOPIC, names) if names else {}
-    kinds = _kinds(options)
+    kinds, moves = _kinds(options), _moves(connection) if names else {}
     for topic in _partitions(connection, names, options.partition_size_limit_per_response, is_by_id=topic_id is not None):
         changed = [f"{entry.name}={entry.value}" for entry in settings[topic.name].values() if not is_default(entry)]
         if options.topics_with_overrides and not changed:
             continue
-        if not kinds:
-            replicas = len(topic.partitions[0].replica_nodes) if topic.partitions else 0
-            facts = [f"PartitionCount: {len(topic.partitions)}", f"ReplicationFactor: {replicas}", f"Configs: {','.join(sorted(changed))}"]
-            print("\t".join([f"Topic: {topic.name}", f"TopicId: {uuid_to_text(topic.topic_id)}", *facts]))
         entry = settings[topic.name].get("min.insync.replicas")
         isr_min = 1 if entry is None else int(entry.value)
-        for each in [] if options.topics_with_overrides else topic.partitions:
-            if not kinds or any(is_one(each, isr_min) for is_one in kinds):
+        found = [Described(each, moves.get((topic.name, each.partition_index)), isr_min) for each in topic.partitions]
+        if not kinds:
+            replicas = found[0].replication_factor if found else 0
+            facts = [f"PartitionCount: {len(found)}", f"ReplicationFactor: {replicas}", f"Configs: {','.join(sorted(changed))}"]
+            print("\t".join([f"Topic: {topic.name}", f"TopicId: {uuid_to_text(topic.topic_id)}", *facts]))
+        for each in [] if options.topics_with_overrides else found:
+            if not kinds or any(is_one(each) for is_one in kinds):
                 print(_line(topic.name, each))
 
 
-def _kinds(options: argparse.Namespace) -> list[Callable[[Any, int], bool]]:
-    """Which partitions are asked for, each by what is known of it and its min.insync.replicas; all if there are none. Of several kinds
-    one is enough (TopicCommand.DescribeOptions)."""
-    asked: dict[str, Callable[[Any, int], bool]] = {
-        "under_replicated_partitions": lambda each, isr_min: len(each.isr_nodes) < len(each.replica_nodes),
-        "unavailable_partitions": lambda each, isr_min: each.leader_id < 0,
-        "under_min_isr_partitions": lambda each, isr_min: each.leader_id < 0 or len(each.isr_nodes) < isr_min,
-        "at_min_isr_partitions": lambda each, isr_min: len(each.isr_nodes) == isr_min,
+class Described(NamedTuple):
+    """A partition as a broker tells it. `move` is its reassignment, None without one; `isr_min` its min.insync.replicas."""
+
+    partition: Any
+    move: Move | None
+    isr_min: int
+
+    @property
+    def replication_factor(self) -> int:
+        """Without the replicas that a reassignment adds, which are not in sync at first: they are no reason for an alarm
+        (TopicCommand.getReplicationFactor)."""
+        changing = {*self.move.adding, *self.move.removing} if self.move is not None else set()
+        if self.move is None or not changing.intersection(self.partition.replica_nodes):
+            return len(self.partition.replica_nodes)
+        return len(self.move.replicas) - len(self.move.adding)
+
+
+def _moves(connection: Connection) -> Mapping[Partition, Move]:
+    """The reassignments in progress; none where they are not told to this client, as in Kafka's tool. Raises CommandError."""
+    try:
+        return in_progress(connection)
+    except RefusedError as e:
+        if not str(e).startswith("CLUSTER_AUTHORIZATION_FAILED"):
+            raise
+        return {}
+
+
+def _kinds(options: argparse.Namespace) -> list[Callable[[Described], bool]]:
+    """Which partitions are asked for; all if there are none. Of several kinds one is enough (TopicCommand.DescribeOptions)."""
+    asked: dict[str, Callable[[Described], bool]] = {
+        "under_replicated_partitions": lambda each: len(each.partition.isr_nodes) < each.replication_factor,
+        "unavailable_partitions": lambda each: each.partition.leader_id < 0,
+        "under_min_isr_partitions": lambda each: each.partition.leader_id < 0 or len(each.partition.isr_nodes) < each.isr_min,
+        "at_min_isr_partitions": lambda each: len(each.partition.isr_nodes) == each.isr_min,
     }
     return [is_one for name, is_one in asked.items() if getattr(options, name)]
 
 
-def _line(name: str, partition: Any) -> str:
+def _line(name: str, described: Described) -> str:
     def joined(nodes: Iterable[int] | None) -> str:
         return "N/A" if nodes is None else ",".join(map(str, nodes))
 
+    partition, move = described.partition, described.move
     facts = {
         "Topic": name,
         "Partition": partition.partition_index,
         "Leader": "none" if partition.leader_id < 0 else partition.leader_id,
         "Replicas": joined(partition.replica_nodes),
         "Isr": joined(partition.isr_nodes),
+        **({} if move is None else {"Adding Replicas": joined(move.adding), "Removing Replicas": joined(move.removing)}),
         "Elr": joined(getattr(partition, "eligible_leader_replicas", None)),
         "LastKnownElr": joined(getattr(partition, "last_known_elr", None)),
     }

@@ -6,6 +6,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 
 from tests.barnabas.cli.conftest import Tool
@@ -52,6 +53,7 @@ def produced(tool: Tool, topic: str, *values: bytes | None, key: bytes | None = 
     assert producer.flush(30) == 0
 
 
+@pytest.mark.parametrize("server_process", ["barnabas"], indirect=True)
 def test_console_consumer_prints_what_javas_deserializers_read(java_host: JavaHost, tool: Tool, topic_name: str) -> None:
     numbers = (0.1, -0.0, 1.0, 1e-3, 9.99e-4, 1e7, 12345678.9, float("nan"), float("-inf"), 16777216.0, 3.4028234663852886e38)
     of_kinds: dict[str, list[bytes]] = {

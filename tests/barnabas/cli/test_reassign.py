@@ -13,6 +13,7 @@ import pytest
 from protocol.uuids import uuid_to_text
 from storage.meta_properties import read_meta_properties
 from tests.barnabas.cli.conftest import AUTHORIZER, Command, Result, fill
+from tests.support.java_host import JavaHost
 from tests.support.quorum import CLUSTER_ID, DynamicQuorum, dynamic_quorum
 
 SEEN_S = 60
@@ -79,7 +80,7 @@ def test_replicas_move_as_the_plan_says(at_three: Command, topic_name: str, tmp_
     assert sorted(at_three.done("consume", topic_name, "-e").out.split()) == ["a", "b"]
 
 
-def test_slow_move_is_shown_and_cancelled_and_its_throttle_removed(at_three: Command, topic_name: str) -> None:
+def test_slow_move_is_shown_and_cancelled_and_its_throttle_removed(at_three: Command, java_host: JavaHost, topic_name: str) -> None:
     at_three.done("topic", "create", topic_name, "-p", "1", "--replication-factor", "1")
     fill(at_three, topic_name, [(0, "x" * 50_000)] * 3)
     ((leader,),) = replicas(at_three, topic_name)
@@ -91,6 +92,12 @@ def test_slow_move_is_shown_and_cancelled_and_its_throttle_removed(at_three: Com
     (moving,) = at_three.done("cluster", "reassign", "status", topic_name, "-o", "json").data
     assert (moving["adding"], moving["removing"]) == ([other], [leader]) and moving["copied_bytes"] < moving["copy_bytes"]
     assert f"{topic_name} " in at_three.done("cluster", "reassign").out
+    described = ("--bootstrap-server", at_three.bootstrap, "--describe", "--topic", topic_name)
+    told, theirs = at_three.done("kafka-tool", "kafka-topics.sh", *described).out, java_host.tool("TopicCommand", *described).stdout
+    # The order of the settings in the first line is Java's own.
+    assert told.splitlines()[1:] == theirs.splitlines()[1:] and f"Adding Replicas: {other}\tRemoving Replicas: {leader}\t" in told
+    assert "ReplicationFactor: 1\t" in told and "ReplicationFactor: 1\t" in theirs
+    assert at_three.done("kafka-tool", "kafka-topics.sh", *described, "--under-replicated-partitions").out == ""
     assert "nothing was done" in at_three.done("cluster", "reassign", "cancel", topic_name, "--dry-run").err
     assert at_three("cluster", "reassign", "status", "--clear-throttles").code == 1
     cancelled = at_three.done("topic", "reassign", topic_name, "--cancel", "--yes")
