@@ -26,6 +26,7 @@ TOOLS = {
     "kafka-consumer-groups": "consumer_groups",
     "kafka-get-offsets": "get_offsets",
     "kafka-metadata-quorum": "metadata_quorum",
+    "kafka-storage": "storage",
     "kafka-topics": "topics",
 }
 KAFKA_VERSION = "4.3.1"

@@ -414,6 +414,38 @@ def test_broker_that_wants_a_login_says_so(
     assert "no broker answers" in refused.err and "wants a login or TLS; --command-config says how" in refused.err
 
 
+def test_storage_is_looked_at_as_by_kafkas_tool(barnabas_command: Command, java_host: JavaHost, tmp_path: Path) -> None:
+    """An init container formats what is not formatted: kafka-storage.sh info || kafka-storage.sh format."""
+    first, second, file = tmp_path / "first", tmp_path / "second", tmp_path / "server.properties"
+    roles = "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=C\nlisteners=P://:9092,C://:9093\n"
+    quorum = (
+        "controller.quorum.voters=1@localhost:9093\nlistener.security.protocol.map=P:PLAINTEXT,C:PLAINTEXT\ninter.broker.listener.name=P\n"
+    )
+    file.write_text(f"{roles}{quorum}log.dirs={first},{second}\n")
+
+    def told() -> tuple[int, str]:
+        done = barnabas_command("kafka-tool", "kafka-storage.sh", "info", "--config", str(file))
+        theirs = java_host.tool("kafka.tools.StorageTool", "info", "--config", str(file), expected_status=None)
+        # Of a file that it cannot take, Kafka's tool has a trace on stdout besides.
+        lines = [line for line in theirs.stdout.splitlines(keepends=True) if not line.startswith(("\t", "java.lang.", "Caused by: "))]
+        assert (done.code, done.out) == (theirs.status, "".join(lines))
+        return done.code, done.out
+
+    assert told()[0] == 1
+    second.write_text("")
+    assert f"{second} is not a directory" in told()[1]
+    second.unlink()
+    for directory in (first, second):
+        directory.mkdir()
+    assert f"{first} is not formatted." in told()[1]
+    for directory, cluster, node in ((first, "a" * 22, 1), (second, "a" * 22, 1), (second, "a" * 22, 2), (second, "b" * 22, 1)):
+        write_meta_properties(directory, MetaProperties(cluster, node, bytes(range(16))))
+        assert told()[0] == (0 if (directory, cluster, node) == (second, "a" * 22, 1) else 1)
+    for text in ("version=1\nnode.id=1\n", "version=1\ncluster.id=a\n", "version=1\ncluster.id=a\nnode.id=x\n", "broker.id=1\n"):
+        (first / "meta.properties").write_text(text)
+        assert told()[0] == 1
+
+
 def test_a_link_to_the_script_is_a_tool(tmp_path: Path) -> None:
     """As in the image: the link's name says which."""
     program, link = tmp_path / "barnabas", tmp_path / "kafka-storage.sh"
