@@ -7,11 +7,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fastavro import json_reader, json_writer, schemaless_reader, schemaless_writer
-from fastavro._read_py import schemaless_reader as schemaless_reader_in_python
+from fastavro import json_reader, schemaless_writer
 from fastavro.schema import parse_schema
 
 from barnabas.cli.errors import NotUnderstoodError
+from barnabas.cli.schemas.avro_json import AvroWalk
 from barnabas.cli.schemas.codec import NotOfSchemaError, one_line
 
 
@@ -33,18 +33,14 @@ class AvroCodec:
         shape.look(self._schema, ())
         if shape.has_endless_array:
             raise NotUnderstoodError("no Avro schema: an array of what takes no bytes, of which a few bytes can name any number")
-        # The compiled reader does not count how deep it is, and a value deep enough ends the process; the one in Python raises.
-        self._read = schemaless_reader_in_python if shape.is_recursive else schemaless_reader
+        self._walk = AvroWalk(self._schema, named)
 
     def decode(self, data: bytes) -> bytes:
-        stream, out = io.BytesIO(data), io.StringIO()
+        stream = io.BytesIO(data)
         try:
-            json_writer(out, self._schema, [self._read(stream, self._schema, None)])
-            text = out.getvalue().strip()
-            if "\\u" in text:
-                text = json.dumps(json.loads(text), ensure_ascii=False)  # a person reads it, and a search looks into it
-            decoded = text.encode()
-        except Exception as e:  # a stranger's bytes make fastavro raise whatever their reading raises
+            # Not in ASCII: a person reads it, and a search looks into it.
+            decoded = json.dumps(self._walk.read(stream), ensure_ascii=False).encode()
+        except Exception as e:  # a stranger's bytes raise whatever their reading raises
             raise NotOfSchemaError(f"no Avro of its schema: {one_line(e)}") from e
         if left := len(data) - stream.tell():
             raise NotOfSchemaError(f"no Avro of its schema: {left} bytes are left over")
@@ -64,7 +60,7 @@ class _Shape:
     """What a schema lets a few bytes do. `named` are the definitions of its names."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
-        self.is_recursive = self.has_endless_array = False
+        self.has_endless_array = False
         self._named = named
         self._looked: set[str] = set()
         self._nothing: dict[str, bool] = {}
@@ -76,9 +72,7 @@ class _Shape:
                 self.look(each, inside)
             return
         if isinstance(schema, str):
-            if schema in inside:
-                self.is_recursive = True
-            elif schema in self._named and schema not in self._looked:
+            if schema in self._named and schema not in self._looked and schema not in inside:
                 self.look(self._named[schema], inside)
             return
         kind, name = schema["type"], schema.get("name", "")

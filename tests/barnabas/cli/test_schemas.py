@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
+from fastavro.utils import generate_many
 from google.protobuf import descriptor_pb2
 
 from barnabas.cli.errors import CommandError, NotUnderstoodError
@@ -70,6 +74,70 @@ def test_avro_is_json_there_and_back() -> None:
             codec.encode(text)
     with pytest.raises(NotUnderstoodError):
         AvroCodec(["{}"])
+
+
+EVERY_TYPE = {
+    "type": "record", "name": "Every", "namespace": "shop",
+    "fields": [
+        *({"name": f"a_{kind}", "type": kind} for kind in ("null", "boolean", "int", "long", "float", "double", "bytes", "string")),
+        {"name": "color", "type": {"type": "enum", "name": "Color", "symbols": ["RED", "GREEN"]}},
+        {"name": "four", "type": {"type": "fixed", "name": "Four", "size": 4}},
+        {"name": "array", "type": {"type": "array", "items": ["null", "string", "Color"]}},
+        {"name": "map", "type": {"type": "map", "values": {"type": "array", "items": "long"}}},
+        {"name": "union", "type": ["null", "boolean", "long", "double", "bytes", {"type": "array", "items": "int"},
+            {"type": "map", "values": "Four"},
+            {"type": "record", "name": "Inner", "fields": [{"name": "key", "type": ["null", "string"]}]}]},
+        {"name": "inner", "type": ["null", "Inner"]},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "day", "type": ["null", {"type": "int", "logicalType": "date"}]},
+    ],
+}  # fmt: skip
+TREE = {
+    "type": "record", "name": "Tree", "namespace": "shop",
+    "fields": [
+        {"name": "name", "type": "string"}, {"name": "children", "type": {"type": "array", "items": "Tree"}},
+        {"name": "by", "type": {"type": "map", "values": "Tree"}}, {"name": "next", "type": ["null", "Tree"]},
+    ],
+}  # fmt: skip
+
+
+def test_avro_s_json_is_fastavro_s_for_every_type() -> None:
+    random.seed(7)  # of fastavro's generator
+    schema, codec = fastavro.parse_schema(EVERY_TYPE), AvroCodec([json.dumps(EVERY_TYPE)])
+    for value in generate_many(schema, 40):
+        data, out = io.BytesIO(), io.StringIO()
+        fastavro.schemaless_writer(data, schema, value)
+        data.seek(0)
+        fastavro.json_writer(out, schema, [fastavro.schemaless_reader(data, schema, None)])
+
+        assert json.loads(codec.decode(data.getvalue())) == json.loads(out.getvalue())
+
+
+def test_avro_that_contains_itself_is_json_on_each_level() -> None:
+    def tree(name: str, **more: Any) -> dict[str, Any]:
+        return {"name": name, "children": [], "by": {}, "next": None, **more}
+
+    value = tree("a", children=[tree("b", by={"k": tree("c")}), tree("d")], next=tree("e", next=tree("f")))
+    data = io.BytesIO()
+    fastavro.schemaless_writer(data, fastavro.parse_schema(TREE), value)
+
+    value["next"] = {"shop.Tree": tree("e", next={"shop.Tree": tree("f")})}  # JSON names a union's branch
+    assert json.loads(AvroCodec([json.dumps(TREE)]).decode(data.getvalue())) == value
+
+
+def test_avro_s_json_is_what_the_bytes_say_and_no_more() -> None:
+    """Of a union of two records alike, the one that was written; an array's blocks with sizes; and no enum's or union's negative number."""
+    alike = [{"type": "record", "name": name, "fields": [{"name": "x", "type": "int"}]} for name in ("First", "Second")]
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 1}
+    color = {"type": "enum", "name": "Color", "symbols": ["RED", "GREEN"]}
+
+    assert AvroCodec([json.dumps(alike)]).decode(b"\x02\x0a") == b'{"Second": {"x": 5}}'
+    assert AvroCodec(['{"type": "array", "items": "int"}']).decode(b"\x03\x04\x02\x04\x02\x06\0") == b"[1, 2, 3]"
+    assert AvroCodec([json.dumps(decimal)]).decode(b"\x06abc") == b'"abc"'
+    odd_ones = ((color, b"\x01"), (color, b"\x04"), (alike, b"\x01\x0a"), (alike, b"\x04\x0a"), ("bytes", b"\x01x"), (TREE, b""))
+    for schema, odd in odd_ones:
+        with pytest.raises(NotOfSchemaError):
+            AvroCodec([json.dumps(schema)]).decode(odd)
 
 
 def test_protobuf_is_json_there_and_back(tmp_path: Path) -> None:
