@@ -19,6 +19,7 @@ from barnabas.cli.connection import Connection
 from barnabas.cli.consume.positions import END, START, Bounds, Position
 from barnabas.cli.consume.reader import GroupReader, PartitionReader, Sink
 from barnabas.cli.errors import DONE, CommandError
+from barnabas.cli.kafka_tools import coordinator_records
 from barnabas.cli.kafka_tools.deserializers import Deserialize, deserializer_of
 from barnabas.cli.kafka_tools.run import add_connection, settings_of, unescaped
 from barnabas.cli.record_json import TIMESTAMP_TYPES
@@ -27,7 +28,7 @@ from config.loading import read_properties
 
 PACKAGE = "org.apache.kafka.tools.consumer."
 NO_OP = "NoOpMessageFormatter"
-FORMATTERS = ("DefaultMessageFormatter", NO_OP)
+FORMATTERS = ("DefaultMessageFormatter", NO_OP, *coordinator_records.FORMATTERS)
 DEFAULT_FORMATTER = f"{PACKAGE}DefaultMessageFormatter"
 
 
@@ -108,7 +109,7 @@ class TimedSink(Sink):
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__(sys.stdout.buffer, None, self._format_all, None, options.max_messages)
         self.count = 0
-        self._format = formatter(_formatter_properties(options))
+        self._format = _formatter(options)
         self._skips = options.skip_message_on_error
         self._timeout_s = None if options.timeout_ms is None else options.timeout_ms / 1_000
         self._last_s = time.monotonic()
@@ -135,14 +136,20 @@ class TimedSink(Sink):
         return b"".join(lines)
 
 
-def _formatter_properties(options: argparse.Namespace) -> list[str]:
-    """Of the file, the deserializers' options and --formatter-property: the later ones win. Raises CommandError, ConfigError."""
-    if options.formatter.rpartition(".")[2] not in FORMATTERS:
+def _formatter(options: argparse.Namespace) -> Callable[[Any], bytes]:
+    """Raises CommandError, ConfigError."""
+    name = options.formatter.rpartition(".")[2]
+    if name not in FORMATTERS:
         raise CommandError(
             f"there is no formatter {options.formatter} here; there are {', '.join(f'{PACKAGE}{each}' for each in FORMATTERS)}"
         )
-    if options.formatter.endswith(NO_OP):
-        return ["print.value=false"]
+    if name in coordinator_records.FORMATTERS:
+        return coordinator_records.formatter_of(name)
+    return formatter(["print.value=false"] if name == NO_OP else _formatter_properties(options))
+
+
+def _formatter_properties(options: argparse.Namespace) -> list[str]:
+    """Of the file, the deserializers' options and --formatter-property: the later ones win. Raises ConfigError."""
     given = {} if options.formatter_config is None else read_properties(Path(options.formatter_config))
     of_options = {"key.deserializer": options.key_deserializer, "value.deserializer": options.value_deserializer}
     given |= {key: value for key, value in of_options.items() if value}

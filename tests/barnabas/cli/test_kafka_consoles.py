@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.barnabas.cli.conftest import Tool
 from tests.support.java_host import JavaHost
@@ -106,7 +106,7 @@ def test_console_consumer_reads_the_topics_of_a_regular_expression(tool: Tool, t
         ("--include", "none-.*"), ("--include", "("), ("--topic", "a", "--include", "a"), ("--include", "a", "--partition", "0"), (),
         ("--topic", topic_name, "--partition", "0", "--group", "a"), ("--topic", topic_name, "--group", "a", *of_group[:2]),
         ("--topic", topic_name, "--from-beginning", "--consumer-property", "auto.offset.reset=latest"),
-        ("--topic", topic_name, "--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"),
+        ("--topic", topic_name, "--formatter", "kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter"),
     ):  # fmt: skip
         refused = tool("console-consumer", *words)
         assert (refused[0], refused[1]) == (1, ""), words
@@ -128,3 +128,33 @@ def test_console_producer_takes_its_readers_properties_from_a_file(tool: Tool, t
     read = ("--from-beginning", "--max-messages", "1", "--property", "print.key=true", "--property", "key.separator=\u00a7")
     assert tool("console-consumer", "--topic", topic_name, *read)[1] == "k\u00a7v\n"
     assert tool("console-producer", "--topic", topic_name, "--line-reader", "com.example.Reader", stdin="a\n")[0] == 1
+
+
+@pytest.mark.parametrize("server_process", ["barnabas"], indirect=True)
+def test_records_of_coordinators_are_written_as_javas_formatters_do(java_host: JavaHost, tool: Tool, topic_name: str) -> None:
+    produced(tool, topic_name, b"a")
+    member = Consumer({"bootstrap.servers": tool.command.bootstrap, "group.id": f"\u00e4 {topic_name}", "enable.auto.commit": False})
+    member.subscribe([topic_name])
+    while not member.assignment():
+        member.poll(0.1)
+    member.commit(offsets=[TopicPartition(topic_name, 0, 1, metadata='of "a"')], asynchronous=False)
+    producer = Producer({"bootstrap.servers": tool.command.bootstrap, "transactional.id": topic_name})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic_name, "b")
+    producer.commit_transaction()
+    for topic, name in (
+        ("__consumer_offsets", "OffsetsMessageFormatter"),
+        ("__consumer_offsets", "GroupMetadataMessageFormatter"),
+        ("__transaction_state", "TransactionLogMessageFormatter"),
+    ):
+        written = ""
+        for line in tool("get-offsets", "--topic", topic)[1].splitlines():
+            _, partition, end = line.split(":")
+            words = ("--topic", topic, "--partition", partition, "--offset", "earliest", "--max-messages", end, "--timeout-ms", "20000")
+            formatter = ("--formatter", f"org.apache.kafka.tools.consumer.{name}")
+            if end != "0" and topic_name in (written := tool("console-consumer", *words, *formatter)[1]):
+                break
+        assert topic_name in written
+        assert written == java_host.tool("consumer.ConsoleConsumer", *tool.address, *words, *formatter).stdout
+    member.close()
