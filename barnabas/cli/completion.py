@@ -52,12 +52,12 @@ _barnabas() {
         [ -n "${words# }" ] || [ "${kind#=}" != "$kind" ] || words="$flags"
     fi
     [ -z "$words" ] || COMPREPLY=($(compgen -P "$prefix" -W "$words" -- "$current"))
-    [ ${#COMPREPLY[@]} -gt 0 ] || COMPREPLY=($(compgen -P "$prefix" -f -- "$current"))
 }
-complete -F _barnabas barnabas
+complete -o default -F _barnabas barnabas
 """
 """A kind is what names an argument is of. With = before it, it is of the value of the option before: =topics; ==json yaml are the values
-themselves; = alone is for anything, which may be a file."""
+themselves; = alone is for anything, which may be a file. Files are the shell's own (default): zsh's compgen -f
+has those of the working directory alone."""
 ZSH_BEFORE = "autoload -U +X bashcompinit && bashcompinit\n"
 """zsh takes bash's functions."""
 FISH = """\
