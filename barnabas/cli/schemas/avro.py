@@ -39,7 +39,7 @@ class AvroCodec:
         stream = io.BytesIO(data)
         try:
             # Not in ASCII: a person reads it, and a search looks into it.
-            decoded = json.dumps(self._walk.read(stream), ensure_ascii=False).encode()
+            decoded = json.dumps(self._walk.read(stream, len(data)), ensure_ascii=False).encode()
         except Exception as e:  # a stranger's bytes raise whatever their reading raises
             raise NotOfSchemaError(f"no Avro of its schema: {one_line(e)}") from e
         if left := len(data) - stream.tell():

@@ -11,6 +11,22 @@ from typing import Any, BinaryIO
 
 from fastavro.io.binary_decoder import BinaryDecoder
 
+RECORDS_MIN, RECORDS_PER_BYTE = 10_000, 10
+"""Records that a value may have. Those of nulls take no bytes, and thirty definitions, each of two of the one before, make a billion."""
+
+
+class _Data(BinaryDecoder):
+    """The bytes of one value, and how many records may come yet."""
+
+    def __init__(self, stream: BinaryIO, size_bytes: int) -> None:
+        super().__init__(stream)  # type: ignore[no-untyped-call]
+        self._records_left = RECORDS_MIN + RECORDS_PER_BYTE * size_bytes
+
+    def begin_record(self) -> None:
+        self._records_left -= 1
+        if self._records_left < 0:
+            raise ValueError("more records than its bytes can be for")
+
 
 class AvroWalk:
     """Of one schema that fastavro has parsed; `named` are the definitions of its names."""
@@ -19,10 +35,10 @@ class AvroWalk:
         self._schema = schema
         self._named = named
 
-    def read(self, stream: BinaryIO) -> Any:
-        """The next value, as json.dumps takes it. Raises whatever bytes that are not of the schema lead to: EOFError, ValueError,
+    def read(self, stream: BinaryIO, size_bytes: int) -> Any:
+        """The next value, of at most that size, as json.dumps takes it. Bytes that are not of the schema raise EOFError, ValueError,
         RecursionError and others."""
-        return self._value(self._schema, BinaryDecoder(stream))  # type: ignore[no-untyped-call]
+        return self._value(self._schema, _Data(stream, size_bytes))
 
     def _value(self, schema: Any, data: Any) -> Any:
         if isinstance(schema, list):
@@ -36,6 +52,7 @@ class AvroWalk:
             return read().decode("iso-8859-1") if schema == "bytes" else read()
         kind = schema["type"]
         if kind in ("record", "error"):
+            data.begin_record()
             return {field["name"]: self._value(field["type"], data) for field in schema["fields"]}
         if kind == "array":
             return [self._value(schema["items"], data) for _ in _counted(data)]

@@ -140,6 +140,18 @@ def test_avro_s_json_is_what_the_bytes_say_and_no_more() -> None:
             AvroCodec([json.dumps(schema)]).decode(odd)
 
 
+def test_avro_of_a_billion_records_without_a_byte_ends_soon() -> None:
+    """Each definition has two of the one before."""
+    texts = ['{"type": "record", "name": "R0", "fields": [{"name": "x", "type": "null"}]}']
+    for number in range(1, 31):
+        fields = [{"name": name, "type": f"R{number - 1}"} for name in "ab"]
+        texts.append(json.dumps({"type": "record", "name": f"R{number}", "fields": fields}))
+
+    assert json.loads(AvroCodec(texts[:2]).decode(b"")) == {"a": {"x": None}, "b": {"x": None}}
+    with pytest.raises(NotOfSchemaError, match="more records"):
+        AvroCodec(texts).decode(b"")
+
+
 def test_protobuf_is_json_there_and_back(tmp_path: Path) -> None:
     path = tmp_path / "order.desc"
     path.write_bytes(descriptor_pb2.FileDescriptorSet(file=[proto()]).SerializeToString())
