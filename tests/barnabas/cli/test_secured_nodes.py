@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from config.loading import read_properties
 from tests.barnabas.cli.conftest import Command
 from tests.barnabas.cli.test_secured_verbs import NODES, add_context
 from tests.support.secured_cluster import SecuredCluster
@@ -125,6 +126,22 @@ def test_member_transaction_and_features(admin: Command, cluster: SecuredCluster
     admin.done("cluster", "features", "downgrade", "--feature", "group.version=0", "--yes")
 
 
+def add_and_remove_by_kafkas_tool(admin: Command, cluster: SecuredCluster, node_id: int, where: str) -> None:
+    """The file of add-controller is the node's, whose keys and trust count, and has the administrator's login besides."""
+    login, file = cluster.directory / "client.properties", cluster.directory / "of-the-controller.properties"
+    own = cluster.directory / f"node-{node_id}" / "server.properties"
+    of_login = [f"{key}={value}\n" for key, value in read_properties(login).items() if not key.startswith("ssl.")]
+    file.write_text("\n".join((own.read_text(), *of_login)))
+    address = cluster.administrator().bootstrap
+    by_tool = ("kafka-tool", "kafka-metadata-quorum.sh", "--bootstrap-server", address, "--command-config")
+
+    remove = ("remove-controller", "-i", str(node_id), "-d", quorum(admin)[node_id]["directory_id"])
+    assert admin.done(*by_tool, str(login), *remove).out.startswith(f"Removed  KRaft controller {node_id} ")
+    until(admin, "cluster", "quorum", has='"observer"')
+    assert admin.done(*by_tool, str(file), "add-controller").out.endswith(f" and endpoints: {where}\n")
+    assert quorum(admin)[node_id]["role"] == "voter"
+
+
 def test_voters_change_and_a_broker_is_forgotten(admin: Command, cluster: SecuredCluster) -> None:
     moved = next(node_id for node_id, each in quorum(admin).items() if each["role"] == "voter")
     where = listener_of(admin, moved)
@@ -133,5 +150,6 @@ def test_voters_change_and_a_broker_is_forgotten(admin: Command, cluster: Secure
     until(admin, "cluster", "quorum", has='"observer"')
     admin.done("cluster", "quorum", "add-voter", str(moved), "--listener", where, "--yes")
     assert quorum(admin)[moved]["role"] == "voter"
+    add_and_remove_by_kafkas_tool(admin, cluster, moved, where)
     cluster.nodes[moved - 1].kill()
     assert admin.done("cluster", "unregister", str(moved), "--yes").out == f"broker {moved} is forgotten\n"
