@@ -255,7 +255,7 @@ def _came(page: Page) -> int:
 
 
 def _settled(page: Page) -> int:
-    """The number once it does not change any more for a second: what was written to find the tail awake has come."""
+    """The number, once it has not changed for a second: all the records that were written before the measurement have come by then."""
     before = -1
     while (now := _came(page)) != before:
         before = now
@@ -264,7 +264,7 @@ def _settled(page: Page) -> int:
 
 
 def _words(page: Page) -> str:
-    """What a reader of the page sees, shortened to a line."""
+    """The text of the page, shortened to one line."""
     return " ".join(page.locator("main").inner_text().split())[:WORDS_MAX]
 
 

@@ -48,7 +48,7 @@ JAVA_ONLY = frozenset({
     "ssl.engine.factory.class", "ssl.keymanager.algorithm", "ssl.protocol", "ssl.provider", "ssl.secure.random.implementation",
     "ssl.trustmanager.algorithm",
 })  # fmt: skip
-"""Such, too: what librdkafka does not know, and does without."""
+"""These are a Java client's too. librdkafka does not know them, and works without them."""
 SHARED = frozenset({
     "acks", "auto.offset.reset", "batch.size", "bootstrap.servers", "client.id", "client.rack", "compression.type", "enable.auto.commit",
     "enable.idempotence", "fetch.max.bytes", "group.id", "group.instance.id", "group.protocol", "group.remote.assignor",

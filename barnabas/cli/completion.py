@@ -55,9 +55,9 @@ _barnabas() {
 }
 complete -o default -F _barnabas barnabas
 """
-"""A kind is what names an argument is of. With = before it, it is of the value of the option before: =topics; ==json yaml are the values
-themselves; = alone is for anything, which may be a file. Files are the shell's own (default): zsh's compgen -f
-has those of the working directory alone."""
+"""`kind` says what is completed: `topics` are names of topics, as the command's argument; `=topics` the same, as the value of the option
+before; `==json yaml` is a value out of these words; `=` alone is any value, which may be a file. The shell itself completes files
+(-o default), since zsh's compgen -f knows those of the working directory only."""
 ZSH_BEFORE = "autoload -U +X bashcompinit && bashcompinit\n"
 """zsh takes bash's functions."""
 FISH = """\

@@ -33,7 +33,7 @@ class ConsoleProcess:
 
     def __init__(self, port: int, client_properties: str = "", *, allows_login: bool = False, token_file: str = "") -> None:
         """`client_properties`: a file by which the console logs in; "" connects to the broker's first listener without security.
-        Something is changed by users of the cluster if `allows_login`, and by who has the token in `token_file`."""
+        With `allows_login` users of the cluster may change something, and with `token_file` whoever has the token in it."""
         self._port = port
         self._client_properties = client_properties
         self._token_file = token_file

@@ -23,7 +23,7 @@ Runs the broker in the foreground until SIGTERM or SIGINT. One line on stdout sa
   --console-config FILE  how the console logs in, as a Java client's properties; needed if no listener is PLAINTEXT
   --console-allow-login  changes in the console, for users of the cluster by password, with their own rights; needs --console-config
                          with a login by SASL PLAIN or SCRAM
-  --console-token-file FILE  changes in the console, for who signs in with the token in this file, as the console's own user
+  --console-token-file FILE  changes in the console, as its own user, for whoever signs in with the token in this file
   --log-level LEVEL      debug, info (default), warning, error or critical: what is less important is not logged
   --log-format FORMAT    text (default), or json: one object a line, with ts, level, logger, message and the line's facts
   --ephemeral            for tests: data in a temporary directory that is removed at the end, a free port on 127.0.0.1 unless --port

@@ -50,7 +50,7 @@ JAVAS_WORDS = {
     "invalid repeat count", "bad repetition operator": "invalid nested repetition operator", "invalid perl operator":
     "invalid or unsupported Perl syntax", "invalid named capture group": "invalid named capture",
 }  # fmt: skip
-"""What RE2 has against a regular expression, in the words of its port to Java, which Kafka's tool asks."""
+"""RE2's errors, each with the text that its port to Java has for it: Kafka's tool prints that one."""
 REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 
 

@@ -166,7 +166,8 @@ def test_voter_is_added_and_removed(at_three: Command, quorum: DynamicQuorum) ->
         return sorted(each for each, role in roles().items() if role in ("voter", "leader"))
 
     def changed(to: list[int], *words: str) -> bool:
-        """On a busy machine the leader may change under it. That is an error; the change may be made all the same, or be seen and lost."""
+        """Ask until the voters are these. On a busy machine the leader may change during a request: the command ends with an error then,
+        and the change may be made, or may be shown and lost again."""
         if voters() != to:
             at_three("cluster", "quorum", *words, "--yes")
         return voters() == to
@@ -202,7 +203,7 @@ def test_controller_is_added_and_removed_by_kafkas_tool(at_three: Command, quoru
         return any(line.split()[::6] == ["5", "Follower"] and line.split()[1] == own_id for line in lines)
 
     def changed(to: bool, *words: str) -> bool:
-        """As above."""
+        """As in the test above: ask until node 5 votes, or does not vote any more."""
         if is_voter() != to:
             tool(*words)
         return is_voter() == to

@@ -50,7 +50,7 @@ def quorum(command: Command) -> dict[int, dict[str, Any]]:
 
 
 def change(command: Command, node_id: int, *words: str, to: str) -> None:
-    """Until the node has that role: on a busy machine the leader may change under a request, and an observer be behind."""
+    """Ask until the node has that role. On a busy machine the leader may change during a request, or the observer may be behind."""
     deadline = time.monotonic() + SEEN_S
     while (found := quorum(command).get(node_id, {}).get("role")) != to:
         result = command(*words)

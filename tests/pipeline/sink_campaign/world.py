@@ -31,7 +31,7 @@ SETTINGS = {
     "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
 }
 OF_KAFKA = {**SHORT_SESSION, "transactional.id.expiration.ms": "20000"}
-"""It is away for some six seconds when it is killed, and a task that waits for it with an empty transaction loses its id meanwhile."""
+"""A killed Kafka needs some six seconds to start again. The ids of tasks that wait with an empty transaction must not expire meanwhile."""
 CLUSTER_ID = "c2lua3MtY2FtcGFpZ24tMQ"
 FLUSH_TIMEOUT_S = 60.0
 READ_TIMEOUT_S = 60.0
