@@ -214,14 +214,20 @@ class _Task:
         if self._writer is None:
             options, generation = self._options, self._plan.generation
             name = f"{options.sink}.{generation}.{self._work.partition}.{self._work.attempt}"
-            self._writer = TransactionWriter(self._cluster, init_producer(self._cluster, name, options.timeout_ms))
             ledger = Ledger(self._cluster, options.ledger, options.sink)
+            # Spark kills tasks of a job that has failed, seconds later. One that was held up until now opens nothing, or it could be
+            # killed between the opening and the check below.
+            self._check_not_over(ledger)
+            self._writer = TransactionWriter(self._cluster, init_producer(self._cluster, name, options.timeout_ms))
             self._writer.begin(ledger.topic, ledger.partition)
             # Who begins a generation, or decides one, looks for open transactions afterwards. So either this one is open by then and is
             # found, or it finds here that it is too late: a task that was held up leaves nothing open, which readers would wait for.
-            if ledger.is_over(generation):
-                raise LedgerError(f"a task of the sink {options.sink} is too late: its batch is decided, or a newer driver has begun")
+            self._check_not_over(ledger)
         return self._writer
+
+    def _check_not_over(self, ledger: Ledger) -> None:
+        if ledger.is_over(self._plan.generation):
+            raise LedgerError(f"a task of the sink {self._options.sink} is too late: its batch is decided, or a newer driver has begun")
 
 
 # -- after the tasks -----------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import ErrorCode
 from barnabas.spark.client.cluster import Cluster
 from barnabas.spark.client.connection import Connection
-from barnabas.spark.client.transaction import TransactionWriter, end_transaction, init_producer, list_open
+from barnabas.spark.client.transaction import OpenTransaction, TransactionWriter, end_transaction, init_producer, list_open
 from barnabas.spark.errors import BarnabasError, BrokerError, OptionError
 from barnabas.spark.records.encode import encode_batches
 from barnabas.spark.sink import protocol
@@ -166,6 +166,35 @@ def test_a_task_of_a_driver_that_was_replaced_leaves_nothing_open(spark: Spark) 
 
     assert spark.committed() == ALL
     assert spark.open_count() == 0
+
+
+def test_a_task_of_a_driver_that_is_replaced_while_it_opens_leaves_nothing_open(spark: Spark) -> None:
+    """The newer driver has looked for open transactions before this one was open."""
+    plan = spark.plan()
+
+    def init_later(*arguments: Any) -> OpenTransaction:
+        patch.undo()
+        spark.run(0, ROWS)
+        return init_producer(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protocol, "init_producer", init_later)
+        with pytest.raises(LedgerError, match="is too late"):
+            spark.task(plan, 0, 0, ["zombie"])
+
+    assert spark.committed() == ALL
+    assert spark.open_count() == 0
+
+
+def test_a_task_that_begins_after_its_job_was_aborted_opens_nothing(spark: Spark) -> None:
+    """Spark may kill it at any moment, and nobody plans again: it would stay open until it times out."""
+    plan = spark.plan()
+    protocol.abort(spark.options, None, [])
+
+    with pytest.raises(LedgerError, match="is too late"):
+        protocol.write(spark.options, plan, Work("", None, 0, 1), [pa.record_batch({"value": ["a"]})])
+
+    assert list_open(spark.cluster, f"{spark.options.sink}.", states=()) == []
 
 
 def test_a_twin_that_begins_after_the_decision_leaves_nothing_open(spark: Spark) -> None:
