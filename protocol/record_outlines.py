@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from .compression import Buffer
 from .errors import DecodeError
-from .records import VARLONG_BITS, BatchHeader, read_varint
+from .records import BatchHeader
+from .varint import VARLONG_BITS, read_varint
 
 
 def iterate_outlines(header: BatchHeader, payload: Buffer) -> Iterator[tuple[int, int, bool]]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from .compression import Buffer
 from .errors import DecodeError
 from .record_outlines import skip_headers
-from .records import VARLONG_BITS, read_varint
+from .varint import VARLONG_BITS, read_varint
 
 RecordSpan = tuple[int, int, int, int, int, bytes | None, bool]
 """Where the record starts, where what follows its timestamp starts, where it ends; timestamp delta, offset delta; key; whether it has a

@@ -23,7 +23,8 @@ from typing import Any
 from bench.clients.open_loop import FETCH_VERSION, Frames
 from bench.clients.raw_produce import CLIENT_ID, TIMESTAMP_MS, connect, produce_request
 from protocol.record_spans import iterate_spans
-from protocol.records import append_varint, build_batch_of, crc_is_valid, iterate_headers, read_payload
+from protocol.records import build_batch_of, crc_is_valid, iterate_headers, read_payload
+from protocol.varint import append_varint
 
 VALUE_SIZE = 1_000
 NUMBER_SIZE = 10  # digits of keys and of record numbers

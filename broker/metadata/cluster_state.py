@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from broker.metadata.collected_changes import CollectedChanges
 from broker.metadata.encoded_topic_records import EncodedTopicRecords, partition_image
 from broker.metadata.features import (
     KRAFT_VERSION_FEATURE,
@@ -30,10 +31,8 @@ from broker.metadata.image import (
     NO_LEADER_CHANGE,
     NO_RECOVERY_STATE_CHANGE,
     RECOVERING,
-    AddedPartitions,
     BrokerImage,
     MetadataDelta,
-    PartitionChange,
     PartitionImage,
     TopicImage,
 )
@@ -42,7 +41,7 @@ from broker.metadata.unused_records import UnusedRecords
 from broker.security.authorizer.acl_store import AclStore
 from broker.security.credentials.scram_store import ScramStore
 from broker.security.credentials.token_store import TokenStore
-from broker.security.quotas.client_quotas import ClientQuota, ClientQuotas
+from broker.security.quotas.client_quotas import ClientQuotas
 from protocol.messages.stored import metadata_records as records
 from storage.errors import StorageError
 
@@ -93,7 +92,7 @@ class ClusterState:
         self.elections = ElectionCounts()
         """By this object, whatever it became since."""
         self._buffered: list[Any] = []
-        self._changes = _Changes()
+        self._changes = CollectedChanges()
 
     def replay(self, record: Any) -> None:
         """Apply one committed record. Raises StorageError for a record that contradicts the state: the log is damaged."""
@@ -119,13 +118,13 @@ class ClusterState:
 
     def take_delta(self) -> MetadataDelta:
         """Returns the changes since the last call."""
-        delta = self._changes.to_delta(self)
-        self._changes = _Changes()
+        delta = self._changes.to_delta(self.topics)
+        self._changes = CollectedChanges()
         return delta
 
     def full_delta(self) -> MetadataDelta:
         """Returns the whole state as one delta, for a late subscriber."""
-        changes = _Changes()
+        changes = CollectedChanges()
         for topic in self.topics.values():
             changes.created[topic.name] = topic
             changes.partitions.update(((topic.name, index), None) for index in range(len(topic.partitions)))
@@ -133,7 +132,7 @@ class ClusterState:
         changes.broker_configs.update((name, None) for kind, name in self.configs if kind == RESOURCE_BROKER)
         changes.brokers.update((node_id, None) for node_id in self.brokers)
         changes.client_quotas = dict.fromkeys(self.client_quotas)
-        return changes.to_delta(self)
+        return changes.to_delta(self.topics)
 
     def copy(self) -> ClusterState:
         """Returns an independent copy. It shares only the images, which are immutable."""
@@ -427,48 +426,6 @@ class ClusterState:
     def _replace_broker(self, broker: BrokerImage, **changes: Any) -> None:
         self.brokers[broker.node_id] = broker._replace(**changes)
         self._changes.brokers[broker.node_id] = None
-
-
-class _Changes:
-    """The delta being collected; dicts serve as ordered sets."""
-
-    __slots__ = ("added", "broker_configs", "brokers", "client_quotas", "created", "deleted", "partitions", "topic_configs")
-
-    def __init__(self) -> None:
-        self.created: dict[str, TopicImage] = {}
-        self.deleted: list[TopicImage] = []
-        self.partitions: dict[tuple[str, int], None] = {}
-        self.added: list[tuple[TopicImage, int, int]] = []
-        self.topic_configs: dict[str, None] = {}
-        self.broker_configs: dict[str, None] = {}
-        self.brokers: dict[int, None] = {}
-        self.client_quotas: dict[ClientQuota, None] = {}
-
-    def forget_topic(self, topic: TopicImage) -> None:
-        """Remove `topic`. One that was created and deleted within this delta leaves no trace."""
-        if self.created.pop(topic.name, None) is None:
-            self.deleted.append(topic)
-        self.topic_configs.pop(topic.name, None)
-        self.added = [added for added in self.added if added[0] is not topic]
-        if self.partitions:
-            for index in range(len(topic.partitions)):
-                self.partitions.pop((topic.name, index), None)
-
-    def to_delta(self, state: ClusterState) -> MetadataDelta:
-        # A broker's default may be the effective value of any topic.
-        changed_topic_configs = state.topics if self.broker_configs else self.topic_configs
-        return MetadataDelta(
-            created_topics=tuple(self.created.values()),
-            deleted_topics=tuple(self.deleted),
-            changed_partitions=tuple(
-                PartitionChange(state.topics[name], index, state.topics[name].partitions[index]) for name, index in self.partitions
-            ),
-            added_partitions=tuple(AddedPartitions(topic, start, stop) for topic, start, stop in self.added),
-            changed_topic_configs=tuple(changed_topic_configs),
-            changed_broker_configs=tuple(self.broker_configs),
-            changed_brokers=tuple(self.brokers),
-            changed_client_quotas=tuple(self.client_quotas),
-        )
 
 
 def _replace_entries(own: dict[Key, Value], other: Mapping[Key, Value]) -> None:

@@ -21,10 +21,10 @@ from protocol.records import (
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     BatchHeader,
-    append_varint,
     assemble_batch,
     read_control_type,
 )
+from protocol.varint import append_varint
 from storage.compaction.chunks import Payload, locate_payload
 from storage.compaction.last_offsets import LastOffsets
 from storage.compaction.offset_map import OffsetMap

@@ -10,7 +10,7 @@ from barnabas.cli.errors import NotUnderstoodError
 from barnabas.cli.schemas.codec import NotOfSchemaError, SchemaCodec
 from barnabas.cli.schemas.registry import AVRO, JSON, PROTOBUF, Schema, Schemas
 from protocol.errors import DecodeError
-from protocol.records import read_varint
+from protocol.varint import read_varint
 
 HEADER = struct.Struct(">bI")
 MAGIC = 0

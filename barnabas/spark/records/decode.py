@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from ...protocol.compression import Buffer
 from ...protocol.errors import DecodeError
-from ...protocol.records import BatchHeader, read_varint
+from ...protocol.records import BatchHeader
+from ...protocol.varint import read_varint
 from .arrays import binary_array, fixed_array
 from .varints import PADDING, VARLONG_BYTES_MAX, Bytes, Positions, read_varints
 
