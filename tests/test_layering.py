@@ -18,6 +18,7 @@ PROTOCOL_FOR_STORAGE = (
     "protocol.record_outlines",
     "protocol.record_spans",
     "protocol.uuids",
+    "protocol.varint",
     "protocol.messages.stored",
     "protocol.codec",
 )

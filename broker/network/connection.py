@@ -10,37 +10,32 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable
-from concurrent.futures import Executor
 from enum import Enum
-from typing import Any, Protocol, cast
+from typing import cast
 
 from broker.loop.clock import NS_PER_MS, Timer
-from broker.loop.cpu_time import CpuMeter, NetworkTime
-from broker.loop.deferred import Deferred
-from broker.network.busy_poll import BusyPoll
-from broker.network.context import CloseConnection, ConnectionFacts, ListenerFacts
-from broker.network.frame_turn import FrameTurn
+from broker.loop.cpu_time import NetworkTime
+from broker.network.closing import (
+    CLOSED_CONNECTIONS,
+    FAILED_AUTHENTICATIONS,
+    FAILED_REQUESTS,
+    FAILED_TLS,
+    LARGE_REQUESTS,
+    NO_MEMORY,
+    REFUSED_REQUESTS,
+    closing_for,
+    printable,
+)
+from broker.network.connection_interfaces import Authenticator, Handle, Refuse, Registry, no_answer
+from broker.network.context import ConnectionFacts, ListenerFacts
 from broker.network.outbox import Outbox
 from broker.network.reading import Mute, Reading
-from broker.network.request_memory import RequestMemory
 from broker.network.request_pipeline import Chunks, RequestPipeline
-from broker.network.sockets import SYSTEM_DEFAULT, Network, layer_of, set_send_buffer
-from broker.observability.limited_log import LimitedLog
+from broker.network.sockets import SYSTEM_DEFAULT, layer_of, set_send_buffer
 from protocol.apis import DECLARED
-from protocol.errors import DecodeError, ErrorCode, RequestLimitError
-from protocol.foreign_protocols import ForeignProtocolError
-from protocol.framing import BufferPool, FrameAssembler, FrameBuffer
+from protocol.errors import RequestLimitError
+from protocol.framing import FrameAssembler, FrameBuffer
 from storage.file_slice import FileSlice
-
-# The kinds of log lines here, each with its own limit, because any client can cause them.
-FOREIGN_PROTOCOLS = "clients of other protocols"
-REFUSED_REQUESTS = "connections closed for what they sent"
-LARGE_REQUESTS = "connections closed for requests beyond a limit"
-NO_MEMORY = "connections closed for want of memory"
-FAILED_REQUESTS = "requests that failed outside their handler"
-CLOSED_CONNECTIONS = "connections closed"
-FAILED_AUTHENTICATIONS = "failed authentications"
-FAILED_TLS = "failed TLS"
 
 SMALL_READ_SIZE = 4 * 1024
 """Bytes. Poll for the next read only after one this small: after a large one the client waits for bandwidth, and polling gains nothing."""
@@ -74,60 +69,6 @@ class _Flush(Enum):
 _NOT_DUE, _AT_END_OF_READ, _SCHEDULED = _Flush
 
 
-class Handle(Protocol):
-    """Handles one request: the interface of dispatch for connections."""
-
-    def __call__(self, frame: memoryview, facts: ConnectionFacts) -> Chunks | Deferred | None:
-        """The response's chunks, a Deferred of them, or None for no response."""
-
-
-Refuse = Callable[[memoryview, ConnectionFacts, ErrorCode], Chunks]
-"""Returns an API's own response to the request in a frame, with an error for all of it; empty if there is none."""
-
-
-def no_answer(_frame: memoryview, _facts: ConnectionFacts, _error: ErrorCode) -> Chunks:
-    """As Refuse."""
-    return []
-
-
-class Authenticator(Protocol):
-    """How clients of a listener show who they are; there is none where nobody is asked."""
-
-    frame_size_max: int
-    """Bytes of a frame of a client who has not shown it yet."""
-
-    def begin(self, connection: Connection, handle: Handle, refuse: Refuse) -> Handle:
-        """Returns what handles the requests of a new connection: `handle`, or a login until that is done."""
-
-    def secured(self, connection: Connection, certificate: bytes | None) -> None:
-        """Called after the TLS handshake, with the DER of the client's certificate; None if it has sent none."""
-
-
-class Registry(Protocol):
-    """The part of the ConnectionRegistry that connections use."""
-
-    loop: asyncio.AbstractEventLoop
-    executor: Executor
-    network: Network
-    log: LimitedLog
-    pool: BufferPool
-    memory: RequestMemory
-    frame_turn: FrameTurn
-    busy_poll: BusyPoll | None
-    cpu_meter: CpuMeter
-    monotonic_ms: Callable[[], int]
-    monotonic_ns: Callable[[], int]
-    call_later: Callable[..., Timer]
-    on_refused: Callable[[str, str], None]
-    on_authentication: Callable[[str, str], None]
-
-    def admit(self, connection: Connection) -> int | None:
-        """Count `connection` and number it. Returns None, or after how many ms it must be closed."""
-
-    def forget(self, connection: Connection) -> None:
-        """Remove a closed connection."""
-
-
 class Connection(asyncio.BufferedProtocol):
     """Created by the listener for each accepted socket; lives until `connection_lost`."""
 
@@ -158,10 +99,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        registry: Registry,
+        registry: Registry[Connection],
         listener: ListenerFacts,
         handle: Handle,
-        authenticator: Authenticator | None = None,
+        authenticator: Authenticator[Connection] | None = None,
         refuse: Refuse = no_answer,
     ) -> None:
         self._registry = registry
@@ -388,14 +329,10 @@ class Connection(asyncio.BufferedProtocol):
         self._after_frames()
 
     def _failed(self, error: BaseException) -> None:
-        if isinstance(error, ForeignProtocolError):
-            self.close(str(error), FOREIGN_PROTOCOLS, logging.WARNING)
-        elif isinstance(error, RequestLimitError):
+        if isinstance(error, RequestLimitError):
             self._refuse(error)
-        elif isinstance(error, (CloseConnection, DecodeError)):
-            self.close(str(error), REFUSED_REQUESTS)
-        elif isinstance(error, MemoryError):
-            self.close(str(error) or "out of memory", NO_MEMORY, logging.WARNING)
+        elif (closing := closing_for(error)) is not None:
+            self.close(*closing)
         else:
             self._registry.log.error(
                 FAILED_REQUESTS, "request failed outside its handler client=%s", self.facts.client_host, exc_info=error
@@ -538,7 +475,7 @@ class Connection(asyncio.BufferedProtocol):
                 "closing connection client=%s listener=%s reason=%s",
                 self.facts.client_host,
                 self.facts.listener.name,
-                _printable(reason),
+                printable(reason),
             )
         self._pipeline.block()  # `connection_lost` comes later; no request may start until then
         if self._outbox is not None:
@@ -551,8 +488,3 @@ def _release(chunks: Chunks) -> None:
     for chunk in chunks:
         if isinstance(chunk, FileSlice):
             chunk.release()
-
-
-def _printable(text: Any) -> str:
-    """`text` safe for one log line: peers choose parts of it."""
-    return ascii(str(text))[1:-1][:300]

@@ -15,7 +15,8 @@ from types import MappingProxyType
 from broker.loop.clock import Clock, Timer
 from broker.loop.cpu_time import CpuMeter, standing_meter
 from broker.network.busy_poll import BusyPoll
-from broker.network.connection import Authenticator, Connection, Handle, Refuse, no_answer
+from broker.network.connection import Connection
+from broker.network.connection_interfaces import Authenticator, Handle, Refuse, no_answer
 from broker.network.connection_limits import AT_ONCE, ConnectionLimits, Rates
 from broker.network.context import ListenerFacts
 from broker.network.frame_turn import FrameTurn
@@ -185,7 +186,7 @@ class Listener:
         registry: ConnectionRegistry,
         options: SocketOptions = _DEFAULT_OPTIONS,
         *,
-        authenticator: Authenticator | None = None,
+        authenticator: Authenticator[Connection] | None = None,
         secure: Secure | None = None,
     ) -> None:
         self.facts = facts

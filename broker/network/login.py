@@ -12,7 +12,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from broker.network.connection import Connection, Handle, Refuse
+from broker.network.connection import Connection
+from broker.network.connection_interfaces import Handle, Refuse
 from broker.network.context import CloseConnection, ConnectionFacts
 from broker.network.request_pipeline import Chunks
 from broker.security.sasl.actions import (

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from broker.loop.clock import Clock
-from broker.network.connection import Connection, Handle, Refuse
+from broker.network.connection import Connection
+from broker.network.connection_interfaces import Handle, Refuse
 
 if TYPE_CHECKING:
     from broker.network.login import Login
