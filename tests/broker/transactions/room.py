@@ -27,11 +27,12 @@ from broker.transactions.init_producer_id import InitProducerId
 from broker.transactions.record_table import make_transaction_records
 from broker.transactions.settings import TransactionSettings
 from broker.transactions.shard import TransactionCoordinatorShard
-from broker.transactions.transaction import Partitions, ProducerIdAndEpoch, Transaction
+from broker.transactions.stored_transaction import encode_key
+from broker.transactions.transaction import LAST_CLIENT_EPOCH, Partitions, ProducerIdAndEpoch, Transaction
 from protocol.errors import ErrorCode
-from protocol.messages.stored.transaction_records import TransactionLogKey, TransactionLogValue
-from protocol.messages.stored.version_prefix import decode_with_version
-from protocol.records import iterate_headers, iterate_records
+from protocol.messages.stored.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from protocol.messages.stored.version_prefix import decode_with_version, encode_with_version
+from protocol.records import SimpleRecord, iterate_headers, iterate_records
 from tests.broker.coordination.memory_log import MemoryLog
 from tests.support.clock import ManualClock
 from tests.support.doubles import stands_for
@@ -236,3 +237,36 @@ def shown_transaction(transaction: Transaction | None) -> str:
     if transaction is None:
         return "unknown"
     return f"{transaction.state.label} {transaction.producer_id}:{transaction.producer_epoch} {shown(transaction.partitions)}".strip()
+
+
+def begun(version: int = 2, **facts: Any) -> Room:
+    """A room in which the producer 1000:0 of "t" has a transaction with a-0."""
+    room = Room(version, **facts)
+    room.init("t")
+    room.add("t", "1000:0", "a-0")
+    return room
+
+
+def stored_record(transactional_id: str, value: TransactionLogValue, version: int) -> SimpleRecord:
+    return SimpleRecord(encode_key(TransactionLogKey(transactional_id=transactional_id)), encode_with_version(value, version))
+
+
+def exhausted(version: int, epoch: int = LAST_CLIENT_EPOCH, *, state: int = 1, **facts: Any) -> Room:
+    """The id has the last epoch that a client can get, with a transaction that has a-0, unless said otherwise."""
+    log = MemoryLog()
+    room = Room(version, log=log, **facts)
+    partitions = None if state == 0 else [PartitionsSchema(topic="a", partition_ids=[0])] if state < 4 else []
+    value = TransactionLogValue(
+        producer_id=7,
+        producer_epoch=epoch,
+        transaction_timeout_ms=TIMEOUT_MS,
+        transaction_status=state,
+        transaction_partitions=partitions,
+        transaction_start_timestamp_ms=room.clock.now_ms(),
+        transaction_last_update_timestamp_ms=room.clock.now_ms(),
+    )
+    if version >= 1:
+        value.previous_producer_id = 7
+    log.append(0, [stored_record("t", value, min(version, 1))], lambda error: None)  # an older writer's
+    room.elect()
+    return room
