@@ -215,8 +215,8 @@ class _Task:
             options, generation = self._options, self._plan.generation
             name = f"{options.sink}.{generation}.{self._work.partition}.{self._work.attempt}"
             ledger = Ledger(self._cluster, options.ledger, options.sink)
-            # Spark kills tasks of a job that has failed, seconds later. One that was held up until now opens nothing, or it could be
-            # killed between the opening and the check below.
+            # Spark kills the tasks of a failed job seconds later, at any moment. So a task that is late must not open a transaction: if
+            # it is killed before the check below, nobody ends what it has opened.
             self._check_not_over(ledger)
             self._writer = TransactionWriter(self._cluster, init_producer(self._cluster, name, options.timeout_ms))
             self._writer.begin(ledger.topic, ledger.partition)

@@ -21,6 +21,7 @@ from tests.broker.quorum.memory_log import Entry, MemoryRaftLog, Slice
 
 LISTENER, CLUSTER = "CONTROLLER", "cluster"
 ELECTION_MS, FETCH_MS = 1_000, 2_000
+FETCH_BYTES, SNAPSHOT_BYTES = 70_000, 80_000
 
 
 def endpoints(node_id: int) -> dict[str, tuple[str, int]]:
@@ -29,9 +30,6 @@ def endpoints(node_id: int) -> dict[str, tuple[str, int]]:
 
 def key(node_id: int) -> ReplicaKey:
     return ReplicaKey(node_id, bytes([node_id]) * 16)
-
-
-FETCH_BYTES, SNAPSHOT_BYTES = 70_000, 80_000
 
 
 class Room:
