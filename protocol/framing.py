@@ -167,6 +167,11 @@ class FrameAssembler:
         return self._large is not None
 
     @property
+    def has_short_rest(self) -> bool:
+        """Whether what comes next is the rest of a large frame, and no long read."""
+        return self._large is not None and self._large_size - self._large_position <= LONG_READ_SIZE
+
+    @property
     def held_size(self) -> int:
         """Bytes that have arrived and were not handed out: the memory that frames in progress cost."""
         return len(self._held) + (self._large_position if self._large is not None else 0)

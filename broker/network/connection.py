@@ -34,7 +34,7 @@ from broker.network.request_pipeline import Chunks, RequestPipeline
 from broker.network.sockets import SYSTEM_DEFAULT, layer_of, set_send_buffer
 from protocol.apis import DECLARED
 from protocol.errors import RequestLimitError
-from protocol.framing import FrameAssembler, FrameBuffer
+from protocol.framing import SCRATCH_SIZE, FrameAssembler, FrameBuffer
 from storage.file_slice import FileSlice
 
 SMALL_READ_SIZE = 4 * 1024
@@ -216,8 +216,8 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as e:
             self._failed(e)
         self._after_frames()
-        if nbytes == self._buffer_size:
-            self._let_others_go_first(self._loop.call_soon)
+        if nbytes == self._buffer_size and not (nbytes <= SCRATCH_SIZE and self._assembler.has_short_rest):
+            self._let_others_go_first(self._loop.call_soon)  # unless a frame has just begun whose rest is soon read: a turn costs more
         elif nbytes <= SMALL_READ_SIZE and self._busy_poll is not None and not self._pipeline.unanswered:
             self._busy_poll.read_answered(self)
 

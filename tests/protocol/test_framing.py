@@ -16,6 +16,7 @@ from protocol.errors import DecodeError, RequestLimit, RequestLimitError
 from protocol.framing import (
     CROWDED_READ_SIZE,
     FRAMES_PER_QUESTION,
+    LONG_READ_SIZE,
     POOLED_BUFFER_SIZE,
     POOLED_FRAME_SIZE_MIN,
     READ_SIZE_MAX,
@@ -109,6 +110,18 @@ def test_a_large_request_is_refused_by_its_api_key_unless_it_is_a_produce(cut: i
     with pytest.raises(RequestLimitError) as refusal:
         feed(struct.pack(">ih", 100_001, 3))
     assert (refusal.value.api_key, refusal.value.limit) == (3, RequestLimit.BYTES)
+
+
+def test_a_rest_is_short_up_to_a_long_read() -> None:
+    receiver = Receiver()
+    assert not receiver.assembler.has_short_rest
+
+    receiver.feed(struct.pack(">i", LONG_READ_SIZE + 10) + b"x" * 9)
+    assert not receiver.assembler.has_short_rest
+    receiver.feed(b"x")
+    assert receiver.assembler.has_short_rest
+    receiver.feed(b"x" * LONG_READ_SIZE)
+    assert not receiver.assembler.has_short_rest
 
 
 @pytest.mark.parametrize("size", [POOLED_FRAME_SIZE_MIN, POOLED_BUFFER_SIZE, MAX_FRAME_SIZE])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import socket
 import struct
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from broker.network.connection import Connection
 from broker.network.context import CloseConnection, ConnectionFacts, ListenerFacts
 from broker.network.listeners import Listener, limits_by_address
 from broker.network.listening_sockets import ListenError
@@ -61,6 +63,39 @@ def test_a_client_that_sends_without_end_lets_others_in_between() -> None:
     run(test)
 
     assert handled.index(b"modest") * len(frame) <= 3 * SCRATCH_SIZE
+
+
+def test_a_frame_with_a_short_rest_is_handled_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frame of 60 KB takes two reads: one shows that it is large. To pause in between would cost two system calls and a turn."""
+    frames_count, body = 5, bytes(60_000)
+    reads: list[int] = []
+    reads_at_turns: list[int] = []
+    buffer_updated = Connection.buffer_updated
+
+    def counting(connection: Connection, count: int) -> None:
+        reads.append(count)
+        buffer_updated(connection, count)
+
+    async def test() -> None:
+        handled: list[int] = []
+
+        def handle(frame: memoryview, facts: ConnectionFacts) -> None:
+            handled.append(len(frame))
+
+        monkeypatch.setattr(Connection, "buffer_updated", counting)
+        async with serving(handle) as harness:
+            with socket.socket() as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * frames_count * len(body))
+                client.connect(("127.0.0.1", harness.listener.port))
+                client.sendall(framed(body) * frames_count)
+                while len(handled) < frames_count:
+                    reads_at_turns.append(len(reads))
+                    await asyncio.sleep(0)
+
+    run(test)
+
+    reads_of_turns = [after - before for before, after in itertools.pairwise(reads_at_turns)]
+    assert max(reads_of_turns) == 2 and sum(reads[:2]) == 4 + len(body)
 
 
 def test_segment_slices_arrive_between_their_headers(tmp_path: Path) -> None:
