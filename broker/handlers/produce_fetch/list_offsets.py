@@ -69,6 +69,8 @@ SPECIAL_TIMESTAMP_VERSIONS_MIN = {
     LATEST_TIERED_TIMESTAMP: 9,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
+IN_MEMORY = frozenset((LATEST_TIMESTAMP, EARLIEST_TIMESTAMP))
+"""What nothing is read from a file for: nearly every request, since consumers ask for both ends."""
 PARTITIONS_AT_ONCE = 100
 """More go in turns: a search by timestamp takes up to 50 µs."""
 NO_TIMESTAMP = -1
@@ -95,40 +97,42 @@ class ListOffsetsHandler:
 
     def _answers(self, version: int, access: Access, request: ListOffsetsRequest) -> Work:
         """Looks the partitions up, in turns. Where that would wait for the disk, a thread reads the missing part into memory."""
-        twice = _find_duplicates(request)
         answers: dict[str, ListOffsetsTopicResponse] = {}
-        answered: set[tuple[str, int]] = set()
+        answered: dict[tuple[str, int], ListOffsetsPartitionResponse] = {}
         refusals: dict[str, ErrorCode] = {}
+        if request.isolation_level not in ISOLATION_LEVELS:
+            refusals = {topic.name: ErrorCode.UNKNOWN_SERVER_ERROR for topic in request.topics}
         for topic in request.topics:
+            name = topic.name
             if not topic.partitions:
                 continue
-            answer = answers.get(topic.name)
+            answer = answers.get(name)
             if answer is None:
-                answer = answers[topic.name] = ListOffsetsTopicResponse(name=topic.name, partitions=[])
-                if not access.is_open:
-                    refusals[topic.name] = access.refusal(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
-            refusal = refusals.get(topic.name)
+                answer = answers[name] = ListOffsetsTopicResponse(name=name, partitions=[])
+                if not access.is_open and not access.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+                    refusals[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            refusal = refusals.get(name)
             for asked in topic.partitions:
-                key = (topic.name, asked.partition_index)
-                if key not in answered:
-                    answered.add(key)
+                key = (name, asked.partition_index)
+                if key in answered:
+                    _refuse(answered[key], refusal or ErrorCode.INVALID_REQUEST)
+                else:
                     if refusal:
-                        index = asked.partition_index
-                        answer.partitions.append(ListOffsetsPartitionResponse(partition_index=index, error_code=refusal))
-                        continue
-                    look_up = partial(self._answer_one, request, topic.name, asked, version, key in twice)
-                    answer.partitions.append((yield from read_in_turns(look_up, self._run_blocking)))
+                        found = ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=refusal)
+                    elif asked.timestamp in IN_MEMORY:
+                        found = self._answer_one(request, name, asked, version)
+                    else:
+                        look_up = partial(self._answer_one, request, name, asked, version)
+                        found = yield from read_in_turns(look_up, self._run_blocking)
+                    answered[key] = found
+                    answer.partitions.append(found)
                 yield
         return ListOffsetsResponse(topics=list(answers.values()))
 
     def _answer_one(
-        self, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, version: int, is_twice: bool
+        self, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, version: int
     ) -> ListOffsetsPartitionResponse:
         try:
-            if request.isolation_level not in ISOLATION_LEVELS:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-            if is_twice:
-                raise KafkaError(ErrorCode.INVALID_REQUEST)
             return self._answer(request, topic, asked, version)
         except KafkaError as error:
             return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=_for_version(error.code, version))
@@ -197,14 +201,10 @@ def _start_epoch(partition_log: Log) -> int:
     return entry.epoch if entry is not None and entry.start_offset <= partition_log.log_start_offset else NO_EPOCH
 
 
-def _find_duplicates(request: ListOffsetsRequest) -> set[tuple[str, int]]:
-    seen: set[tuple[str, int]] = set()
-    twice: set[tuple[str, int]] = set()
-    for topic in request.topics:
-        for asked in topic.partitions:
-            key = (topic.name, asked.partition_index)
-            (twice if key in seen else seen).add(key)
-    return twice
+def _refuse(answer: ListOffsetsPartitionResponse, code: ErrorCode) -> None:
+    """Make `answer` an error that tells nothing else."""
+    answer.error_code = code
+    answer.timestamp, answer.offset, answer.leader_epoch = NO_TIMESTAMP, UNKNOWN_OFFSET, NO_EPOCH
 
 
 def _for_version(code: ErrorCode, version: int) -> ErrorCode:
