@@ -168,7 +168,7 @@ class FrameAssembler:
 
     @property
     def has_short_rest(self) -> bool:
-        """Whether what comes next is the rest of a large frame, and no long read."""
+        """Whether a large frame has begun and no more than LONG_READ_SIZE bytes of it are to come."""
         return self._large is not None and self._large_size - self._large_position <= LONG_READ_SIZE
 
     @property

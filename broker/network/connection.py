@@ -217,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
             self._failed(e)
         self._after_frames()
         if nbytes == self._buffer_size and not (nbytes <= SCRATCH_SIZE and self._assembler.has_short_rest):
-            self._let_others_go_first(self._loop.call_soon)  # unless a frame has just begun whose rest is soon read: a turn costs more
+            self._let_others_go_first(self._loop.call_soon)  # but a frame that has just begun is read on: a turn costs more than its rest
         elif nbytes <= SMALL_READ_SIZE and self._busy_poll is not None and not self._pipeline.unanswered:
             self._busy_poll.read_answered(self)
 

@@ -70,7 +70,7 @@ SPECIAL_TIMESTAMP_VERSIONS_MIN = {
     EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
 IN_MEMORY = frozenset((LATEST_TIMESTAMP, EARLIEST_TIMESTAMP))
-"""What nothing is read from a file for: nearly every request, since consumers ask for both ends."""
+"""These are answered without a read from a file. Consumers ask for both ends, so nearly every request has one of them."""
 PARTITIONS_AT_ONCE = 100
 """More go in turns: a search by timestamp takes up to 50 µs."""
 NO_TIMESTAMP = -1
@@ -202,7 +202,7 @@ def _start_epoch(partition_log: Log) -> int:
 
 
 def _refuse(answer: ListOffsetsPartitionResponse, code: ErrorCode) -> None:
-    """Make `answer` an error that tells nothing else."""
+    """Turn `answer` into this error, without an offset."""
     answer.error_code = code
     answer.timestamp, answer.offset, answer.leader_epoch = NO_TIMESTAMP, UNKNOWN_OFFSET, NO_EPOCH
 

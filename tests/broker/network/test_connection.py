@@ -67,7 +67,7 @@ def test_a_client_that_sends_without_end_lets_others_in_between() -> None:
 
 def test_a_frame_with_a_short_rest_is_handled_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A frame of 60 KB takes two reads: one shows that it is large. To pause in between would cost two system calls and a turn."""
-    frames_count, body = 5, bytes(60_000)
+    frames_count, body = 3, bytes(60_000)
     reads: list[int] = []
     reads_at_turns: list[int] = []
     buffer_updated = Connection.buffer_updated
