@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.installed import commands_with, wait_until
-from tests.support.lanes import BELOW_BROKER, LONGEST, SPARK, Lane, Result, lanes_of, run_lanes, summary
+from tests.support.lanes import BELOW_BROKER, LONGEST, SECOND_RUNS_MAX, SPARK, Lane, Result, lanes_of, run_lanes, summary
 from tests.support.process import checkout
 
 LANE_MAX_S = 300.0
@@ -67,6 +67,35 @@ def test_outcomes_of_all_lanes_are_added_up(tmp_path: Path, capsys: pytest.Captu
     assert lines[lines.index("no Java here:") + 1] == "    test_good.py::test_a"
     assert "assert 7 == 8" in lines[lines.index("    test_bad.py::test_d") + 1]
     assert lines[-1] == "2 passed, 2 failed, 1 skipped"
+
+
+def test_a_test_that_fails_beside_others_runs_once_more_and_is_named_either_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    marks = "import pathlib, pytest\nmark = pathlib.Path(__file__).with_suffix('.mark')\n"
+    once = "def fail_once():\n  try: mark.touch(exist_ok=False)\n  except FileExistsError: return\n  assert 7 == 8\n"
+    rare = f"{marks}{once}class TestIt:\n  @pytest.mark.parametrize('a', ['x y/z'])\n  def test_a(self, a): fail_once()\n"
+
+    total = run(tmp_path, rare=rare, bad="def test_b(): assert 5 == 6\n", good="def test_c(): pass\n")
+
+    assert dict(total.counts) == {"passed": 2, "failed": 1}
+    assert total.failures == ["test_bad.py::test_b"]
+    lines = summary(total).splitlines()
+    found = lines.index("failed beside others and passed alone:")
+    assert lines[found + 1] == "    test_rare.py::TestIt::test_a[x y/z]" and "assert 7 == 8" in lines[found + 2]
+    assert capsys.readouterr().out.count("assert 5 == 6") >= 2  # both times
+
+
+def test_nothing_runs_once_more_where_one_failure_tells_or_many_failed(tmp_path: Path) -> None:
+    once = "import pathlib\ndef test_a():\n  try: pathlib.Path(__file__).with_suffix('.mark').touch(exist_ok=False)\n"
+    once += "  except FileExistsError: return\n  assert 7 == 8\n"
+    (tmp_path / "tests" / "faults").mkdir(parents=True)
+    (tmp_path / "tests" / "faults" / "test_rare.py").write_text(once)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+
+    total = run_lanes(tmp_path, [Lane("faults", ("tests/faults/test_rare.py",))], 1)
+    many = run(tmp_path, **{f"rare{number}": once for number in range(SECOND_RUNS_MAX + 1)})
+
+    assert total.failures == ["tests/faults/test_rare.py::test_a"]
+    assert len(many.failures) == SECOND_RUNS_MAX + 1 and not many.passed_alone
 
 
 def test_a_seed_that_is_to_be_replaced_is_told(tmp_path: Path) -> None:
