@@ -210,9 +210,9 @@ class Campaign:
         if found := OUR_ERROR.search(self._end_of_query()):
             raise Anomaly(f"the query ended by an error of the sink: {found[1]}")
 
-    def _await_commit(self, why: str) -> None:
-        """A batch more is committed, and the query runs."""
-        hold = self._keeper.hold("commit:end")
+    def _await_commit(self, why: str, *, point: str = "commit:end") -> None:
+        """A batch more is committed, and the query runs. An earlier `point` of its commit is one at which the zombies go on."""
+        hold = self._keeper.hold(point)
         deadline_s = time.monotonic() + ARRIVAL_TIMEOUT_S
         try:
             while (visitor := hold.wait(MORE_ROWS_S)) is None:
@@ -220,9 +220,13 @@ class Campaign:
                 if time.monotonic() > deadline_s:
                     raise Anomaly(f"no batch is committed for {ARRIVAL_TIMEOUT_S:.0f} s {why}")
                 self._world.write(MORE_ROWS)
+            if point != "commit:end":
+                self._let_zombies_go()
             visitor.let_go()
         finally:
             self._keeper.cancel(hold)
+        if point != "commit:end":
+            self._await_commit(why)
 
     # -- the faults ----------------------------------------------------------------------------------------------------
 
@@ -273,16 +277,18 @@ class Campaign:
         self._await_commit("beside a process of a driver that was killed")
         self._let_zombies_go()
 
-    def _fault_twin(self, visitor: Visitor, _: Fault) -> None:
+    def _fault_twin(self, visitor: Visitor, fault: Fault) -> None:
         assert self._driver is not None
         self._driver.ask("kill_task", attempt=visitor.told["attempt"])
-        self._zombies.append(visitor)
-        self._await_commit("beside an attempt that Spark had killed")
-        self._let_zombies_go()
+        self._go_on_beside_a_twin(visitor, fault, "beside an attempt that Spark had killed")
 
-    def _fault_speculation(self, visitor: Visitor, _: Fault) -> None:
+    def _fault_speculation(self, visitor: Visitor, fault: Fault) -> None:
+        self._go_on_beside_a_twin(visitor, fault, "beside an attempt that has a twin")
+
+    def _go_on_beside_a_twin(self, visitor: Visitor, fault: Fault, why: str) -> None:
+        """When a batch is committed, or when it is decided and its transactions are still open."""
         self._zombies.append(visitor)
-        self._await_commit("beside an attempt that has a twin")
+        self._await_commit(why, point="commit:decided" if fault.down_s else "commit:end")
         self._let_zombies_go()
 
     def _fault_stop(self, visitor: Visitor, fault: Fault) -> None:

@@ -8,10 +8,12 @@
 | driver | kill -9 of the driver, its JVM and all its workers | a new driver |
 | zombie | the same, but the held process stays, and goes on when the new driver has committed a batch | nothing of it is seen |
 | twin | Spark kills the held attempt at a task, and runs another | the query goes on |
-| speculation | it stays, on a cluster, and Spark runs a twin beside it; it goes on when the batch is committed | the query goes on |
+| speculation | it stays, on a cluster, and Spark runs a twin beside it | the query goes on |
 | stop | query.stop() while it is held; it goes on after a new start | nothing of it is seen |
 | broker | kill -9 of the broker, which starts again | the query goes on |
 | hang | SIGSTOP of the broker for a moment | the query goes on |
+
+Attempts that have a twin go on when the batch is committed, or already when it is decided.
 """
 
 from __future__ import annotations
@@ -58,8 +60,8 @@ NEW_DRIVER_WEIGHT = 0.25
 
 
 class Fault(NamedTuple):
-    """`partitions` of the shuffle of the query's next start; `down_s`: how long the broker or the query is away; `rows` are
-    written before."""
+    """`partitions` of the shuffle of the query's next start; `down_s`: how long the broker or the query is away, and of an
+    attempt that has a twin, unless 0, that it goes on when the batch is decided; `rows` are written before."""
 
     kind: str
     point: str

@@ -24,8 +24,9 @@ SPECULATION_CONF = {
     "spark.speculation.multiplier": "1.5",
     "spark.speculation.task.duration.threshold": "2s",
     "spark.speculation.efficiency.enabled": "false",
+    "spark.python.task.killTimeout": "10s",
 }
-"""A task that is held has a twin after seconds, also where it is the only one of its stage."""
+"""A task that is held has a twin after seconds, also where it is the only one of its stage. It lives on for a while when that has ended."""
 CONF = {
     "spark.driver.extraJavaOptions": QUICK_JVM,
     "spark.sql.codegen.wholeStage": "false",
