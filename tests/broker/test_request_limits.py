@@ -15,12 +15,10 @@ from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records import SimpleRecord, build_batch
 from tests.support.broker import BrokerProcess
-from tests.support.installed import wait_until
 from tests.support.ports import free_port
 from tests.support.wire import WireClient, frame
 
 ENTRIES_MAX = 1_000
-LOG_TIMEOUT_S = 10
 BYTES_MAX = 65_536
 METADATA_KEY, DELETE_GROUPS_KEY = 3, 42
 LINES_MAX = 10  # of one kind in a minute
@@ -58,18 +56,6 @@ def groups_of_size(size: int) -> DeleteGroupsRequest:
     return request
 
 
-def lines_about(broker: BrokerProcess, text: str) -> list[str]:
-    """A thread writes the log: the lines may come a moment after the connection has ended."""
-    lines: list[str] = []
-
-    def are_there() -> bool:
-        lines[:] = [line for line in broker.log_path.read_text().splitlines() if text in line]
-        return bool(lines)
-
-    wait_until(are_there, LOG_TIMEOUT_S, lambda: f"a line about {text}")
-    return lines
-
-
 def refused_count(metrics_port: int, request: str, limit: str) -> float:
     with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=30) as page:
         text = page.read().decode()
@@ -83,7 +69,7 @@ def test_as_many_entries_as_the_limit_are_answered_and_one_more_closes_the_conne
         with pytest.raises(EOFError):
             client.request(metadata(ENTRIES_MAX + 1), 12)
 
-    (line,) = lines_about(broker, "barnabas.request.entries.max")
+    (line,) = broker.lines_with("barnabas.request.entries.max")
     assert "WARNING" in line
     assert "Metadata" in line
     assert "127.0.0.1" in line
@@ -113,7 +99,7 @@ def test_a_request_as_large_as_the_limit_is_answered_and_one_byte_more_closes_th
         with pytest.raises((EOFError, ConnectionError)):
             client.request(too_large, 2)
 
-    (line,) = lines_about(broker, "barnabas.request.bytes.max")
+    (line,) = broker.lines_with("barnabas.request.bytes.max")
     assert "DeleteGroups" in line
     assert refused_count(metrics_port, "DeleteGroups", "barnabas.request.bytes.max") == 1
 
@@ -134,6 +120,6 @@ def test_log_lines_about_such_requests_are_limited(broker: BrokerProcess) -> Non
         with WireClient(broker.host, broker.port) as client, pytest.raises(EOFError):
             client.request(metadata(ENTRIES_MAX + 1), 12)
 
-    assert len(lines_about(broker, "is beyond barnabas.request")) == LINES_MAX
+    assert len(broker.lines_with("is beyond barnabas.request", count=LINES_MAX)) == LINES_MAX
     with WireClient(broker.host, broker.port) as client:
         assert client.request(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3).error_code == 0

@@ -115,23 +115,10 @@ def test_a_hanging_transaction_is_found_named_and_aborted(make_server: MakeServe
         (found,) = run(java_host, server, *find)
         abort = ["abort", "--topic", topic_name, "--partition", "0", "--start-offset", found["StartOffset"]]
         if isinstance(server, BrokerProcess):
-            named = wait_for_line(server, "a transaction hangs")
+            (named,) = server.lines_with("a transaction hangs")
             assert f"`kafka-transactions.sh --bootstrap-server {shlex.join([server.bootstrap, *abort])}` ends it" in named
         run(java_host, server, *abort)
 
         assert (found["ProducerId"], found["ProducerEpoch"], found["Duration(min)"]) == ("4711", "0", "2")
         assert run(java_host, server, *find) == []
         assert last_stable_offset(client.request, topic_name) == 2
-
-
-def wait_for_line(server: ServerProcess, text: str) -> str:
-    """The line of its log, which has one."""
-    lines: list[str] = []
-
-    def is_there() -> bool:
-        lines[:] = [line for line in server.log_path.read_text().splitlines() if text in line]
-        return bool(lines)
-
-    eventually(is_there)
-    (line,) = lines
-    return line

@@ -107,7 +107,7 @@ def test_who_trusts_another_authority_does_not_connect(broker: BrokerProcess, se
     with pytest.raises(ssl.SSLCertVerificationError):
         _connected(secured, "SSL", ssl.create_default_context(cafile=str(FILES / "other-ca.pem")))
 
-    _wait_for_line(broker, "unknown ca")
+    assert broker.lines_with("unknown ca")
 
 
 def test_a_strangers_certificate_is_refused(broker: BrokerProcess, secured: Secured) -> None:
@@ -116,7 +116,7 @@ def test_a_strangers_certificate_is_refused(broker: BrokerProcess, secured: Secu
     with pytest.raises((ssl.SSLError, ConnectionError)), _connected(secured, "SSL", context) as connection:
         connection.recv(1)
 
-    _wait_for_line(broker, "the peer's certificate")
+    assert broker.lines_with("the peer's certificate")
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -136,7 +136,7 @@ def test_plain_bytes_on_a_tls_listener_are_one_line(broker: BrokerProcess, secur
         connection.sendall(b"\0\0\0\x0a\0\x12\0\0\0\0\0\0\xff\xff")
         assert b"\0\x12" not in connection.recv(100)  # an alert, and no answer
 
-    _wait_for_line(broker, "the peer does not speak TLS")
+    assert broker.lines_with("the peer does not speak TLS")
 
 
 def test_before_the_login_nothing_else_is_served(broker: BrokerProcess, secured: Secured) -> None:
@@ -145,7 +145,7 @@ def test_before_the_login_nothing_else_is_served(broker: BrokerProcess, secured:
         connection.sendall(metadata)
         assert connection.recv(100) == b""
 
-    _wait_for_line(broker, "Unexpected Kafka request of type METADATA during SASL handshake")
+    assert broker.lines_with("Unexpected Kafka request of type METADATA during SASL handshake")
 
 
 @pytest.mark.parametrize("has_handshake", [False, True])
@@ -219,10 +219,6 @@ def test_a_wrong_password_is_refused_in_kafkas_words(broker: BrokerProcess, secu
 def _connected(secured: Secured, protocol: str, context: ssl.SSLContext) -> ssl.SSLSocket:
     plain = socket.create_connection(("127.0.0.1", secured.ports[protocol]), timeout=10)
     return context.wrap_socket(plain, server_hostname="localhost")
-
-
-def _wait_for_line(broker: BrokerProcess, text: str) -> None:
-    _wait_until(lambda: text in broker.log_path.read_text())
 
 
 def _wait_until(is_reached: Callable[[], bool]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.support.messages import RECENT_MS
 
@@ -126,4 +126,16 @@ class Topic:
 
     def bounds(self) -> list[tuple[int, int]]:
         """The start offset and the end offset of each partition."""
-        return [self._consumer.get_watermark_offsets(each, TIMEOUT_S) for each in self._partitions]
+        return [self._bounds_of(each) for each in self._partitions]
+
+    def _bounds_of(self, partition: TopicPartition) -> tuple[int, int]:
+        """librdkafka fails at once if the metadata that it has kept names no leader, as it may for a while after a failover."""
+        deadline_s = time.monotonic() + WAIT_MAX_S
+        while True:
+            try:
+                found: tuple[int, int] = self._consumer.get_watermark_offsets(partition, TIMEOUT_S)
+                return found
+            except KafkaException as e:
+                if e.args[0].code() != KafkaError._UNKNOWN_PARTITION or time.monotonic() > deadline_s:
+                    raise
+            self._read_some()

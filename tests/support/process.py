@@ -25,6 +25,7 @@ STOP_TIMEOUT_S = 60.0
 PROBE_TIMEOUT_S = 2.0
 PROBE_INTERVAL_S = 0.01
 LOG_TAIL_BYTES = 8_000
+LINES_TIMEOUT_S = 30.0  # loose: a thread of the server writes its log
 FROZEN_STATES = frozenset("TtDZX")  # stopped, traced, in a system call that no signal interrupts, ended
 
 # Settings both servers are given, so that a test means the same on each. Kafka's own defaults suit a cluster.
@@ -196,6 +197,14 @@ class ServerProcess(ABC):
             else:
                 self.stop()
         return self.start()
+
+    def lines_with(self, text: str, *, count: int = 1) -> list[str]:
+        """The lines of its log with `text`, once there are at least `count`: a thread writes them, after what they tell has happened."""
+        deadline = time.monotonic() + LINES_TIMEOUT_S
+        while len(lines := [line for line in self.log_path.read_text(errors="replace").splitlines() if text in line]) < count:
+            assert time.monotonic() < deadline, f"{len(lines)} lines with {text!r}, {count} expected\n{self.log_tail()}"
+            time.sleep(PROBE_INTERVAL_S)
+        return lines
 
     def log_tail(self) -> str:
         """The end of what the server printed, for a failure's message."""
