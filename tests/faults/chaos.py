@@ -74,10 +74,12 @@ def run(
     settings: Mapping[str, str] | None = None,
     features: Sequence[str] = (),
     pause_s: float = PAUSE_S,
+    sends_per_second: int = SENDS_PER_SECOND,
     window_s: float = WINDOW_S,
     has_java: bool = True,
 ) -> list[Window]:
     """The windows, each printed as it ends; stops after the first one with an anomaly, so that its data can be looked at.
+    `sends_per_second` is of each producer.
 
     `roles` are the nodes' process.roles; each is broker and controller if none are given."""
     end_s = time.monotonic() + seconds
@@ -110,7 +112,7 @@ def run(
             seed=seed,
             pause_s=pause_s,
             has_java=has_java,
-            sends_per_second=SENDS_PER_SECOND,
+            sends_per_second=sends_per_second,
             topic_config={"flush.messages": "1"} if disks else {},
             requests_in_flight=1 if KAFKA in kinds else REQUESTS_IN_FLIGHT_MAX,
             network=network,

@@ -23,6 +23,7 @@ SEED = 5
 SEEDS = {"combined": 5, "two": 7}
 """By which the first four of OPERATIONS in one shape and the first four in the other are all of them."""
 PAUSE_S = 3.0
+SENDS_PER_SECOND = 40  # each costs the four nodes half a millisecond or more, and the other tests wait
 SETTINGS = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
 
 
@@ -36,6 +37,7 @@ def test_nothing_acked_is_lost_or_doubled_while_nodes_die_and_stand_still(tmp_pa
         faults=chaos.possible_faults(),
         settings=SETTINGS,
         pause_s=PAUSE_S,
+        sends_per_second=SENDS_PER_SECOND,
         window_s=SECONDS / 2,
         has_java=missing_java() is None,
     )
@@ -56,6 +58,7 @@ def test_nothing_acked_is_lost_or_doubled_when_operators_change_what_a_broker_mi
         roles=SHAPES[shape],
         settings=SETTINGS,
         pause_s=PAUSE_S,
+        sends_per_second=SENDS_PER_SECOND,
         window_s=OPERATIONS_SECONDS / 2,
         has_java=False,
     )
