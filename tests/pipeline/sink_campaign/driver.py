@@ -1,8 +1,9 @@
 """The driver of the sink's campaign: a Spark session that starts and stops one query as its standard input says, a line of JSON each.
 
-python -m tests.pipeline.sink_campaign.driver SETTINGS, which is JSON: servers, source, target, checkpoint, master, conf
+python -m tests.pipeline.sink_campaign.driver SETTINGS DESCRIPTOR: the settings are JSON: servers, source, target, checkpoint, master, conf
 
-Each answer is a line that begins with ANSWER. `start` begins the query, `stop` ends it, `state` says whether it runs and why it ended.
+Answers are lines of JSON on the descriptor, which nobody else has: on standard output the JVM's log may come in the middle of a line.
+`start` begins the query, `stop` ends it, `state` says whether it runs and why it ended.
 """
 
 from __future__ import annotations
@@ -10,15 +11,13 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from typing import Any
+from typing import Any, TextIO
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import barnabas.spark
 from tests.pipeline.sink_campaign.gated_sink import GatedSource
-
-ANSWER = "@"
 
 
 class Driver:
@@ -67,35 +66,37 @@ class Driver:
         return {"active": is_active, "error": None if error is None else str(error), "committed": committed}
 
 
-def main(text: str) -> int:
+def main(text: str, answers: TextIO) -> int:
     driver = Driver(json.loads(text))
-    _say({"number": 0})
+    _say(answers, {"number": 0})
     for line in sys.stdin:
         asked = json.loads(line)
         if asked["do"] == "stop":  # it may wait for a process that is held
-            threading.Thread(target=_do, args=(driver, asked), daemon=True).start()
+            threading.Thread(target=_do, args=(driver, asked, answers), daemon=True).start()
         else:
-            _do(driver, asked)  # the session is active in this thread alone
+            _do(driver, asked, answers)  # the session is active in this thread alone
     driver.spark.stop()
     return 0
 
 
-def _do(driver: Driver, asked: dict[str, Any]) -> None:
+def _do(driver: Driver, asked: dict[str, Any], answers: TextIO) -> None:
     answer: dict[str, Any] = {"number": asked["number"]}
     try:
         answer["result"] = getattr(driver, asked["do"])(**asked["with"])
     except Exception as error:
         answer["failure"] = str(error)
-    _say(answer)
+    _say(answers, answer)
 
 
 _saying = threading.Lock()
 
 
-def _say(answer: dict[str, Any]) -> None:
+def _say(answers: TextIO, answer: dict[str, Any]) -> None:
     with _saying:
-        print(ANSWER + json.dumps(answer), flush=True)
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    with open(int(sys.argv[2]), "w") as descriptor:
+        sys.exit(main(sys.argv[1], descriptor))

@@ -9,12 +9,12 @@ import queue
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.pipeline.sink_campaign.driver import ANSWER
 from tests.pipeline.spark_support import CHECKOUT
 from tests.support.process import LineReader, processes_of_session
 
@@ -32,12 +32,15 @@ class DriverProcess:
         self._executor_processes = executor_processes
         self._answers: dict[int, queue.Queue[dict[str, Any]]] = {0: queue.Queue()}
         self._numbers = itertools.count(1)
+        answers, said = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.pipeline.sink_campaign.driver", json.dumps(settings)],
+            [sys.executable, "-m", "tests.pipeline.sink_campaign.driver", json.dumps(settings), str(said)],
             cwd=CHECKOUT, env={**os.environ, **environment}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, start_new_session=True,
+            text=True, start_new_session=True, pass_fds=(said,),
         )  # fmt: skip
-        self._lines = LineReader(self._process, self._take)
+        os.close(said)
+        threading.Thread(target=self._take, args=(answers,), name="answers", daemon=True).start()
+        self._lines = LineReader(self._process)
         self.cpu_s = 0.0
         """What its processes had used when it was killed, those that had ended before left out."""
 
@@ -84,12 +87,13 @@ class DriverProcess:
         for pid in filter(is_java, self._executor_processes()):
             kill_process(pid)
 
-    def _take(self, line: str) -> bool:
-        if not line.startswith(ANSWER):
-            return False
-        answer = json.loads(line.removeprefix(ANSWER))
-        self._answers[answer["number"]].put(answer)
-        return True
+    def _take(self, descriptor: int) -> None:
+        """Its answers, until it has ended; the last may be cut by a kill -9."""
+        with open(descriptor) as answers:
+            for line in answers:
+                if line.endswith("\n"):
+                    answer = json.loads(line)
+                    self._answers[answer["number"]].put(answer)
 
     def _answer(self, number: int, timeout_s: float) -> dict[str, Any]:
         deadline_s = time.monotonic() + timeout_s
