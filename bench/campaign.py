@@ -52,6 +52,8 @@ def measure(
     reason in its notes, and the others continue.
 
     A long row has fewer runs than `runs`, unless `is_exact`."""
+    if data_dir is not None:
+        data_dir.mkdir(parents=True, exist_ok=True)
     results: list[Result] = []
     for session_class, of_class in ((Session, False), (ClusterSession, True)):
         own_rows = [row for row in rows if row.is_cluster is of_class]

@@ -18,6 +18,7 @@ from typing import Any
 from bench.report import RESULTS_DIR
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "images" / "beside-kafka.svg"
+MEMORY_GB = 8.0  # that the row memory produces and consumes at scale 1
 SCALE_MIN = 0.25  # of the bench's volumes; a sitting below it was a trial
 PRODUCTS = {"barnabas": "Barnabas", "kafka": "Apache Kafka"}
 
@@ -38,7 +39,7 @@ text { fill: #e6edf3 } .small { fill: #9198a1 }
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One figure of one row of the bench. `scale` makes `unit` of what was measured."""
+    """One figure of one row of the bench. `scale` makes `unit` of what was measured; {gb:g} in a title are the gigabytes of its sitting."""
 
     title: str
     row: str
@@ -52,7 +53,7 @@ PANELS = (
     Panel("Produce, records of 1 KB", "produce-1kb", "mb_per_s", "MB/s", True),
     Panel("Consume, records of 1 KB", "consume-1kb", "mb_per_s", "MB/s", True),
     Panel("The broker's CPU, producing", "produce-1kb", "cpu_s_per_gb", "s/GB", False),
-    Panel("Memory after 2 GB in and out", "memory", "loaded_mb", "MB", False),
+    Panel("Memory after {gb:g} GB in and out", "memory", "loaded_mb", "MB", False),
     Panel("Start, to the first acknowledged record", "start", "first_ack_s", "s", False),
     Panel("Three brokers: a leader killed, to the next ack", "cluster-failover", "next_ack_ms", "s", False, 0.001),
 )
@@ -64,6 +65,9 @@ class Measured:
 
     sitting: dict[str, Any]
     values: dict[str, dict[str, list[float]]]
+
+    def title_of(self, panel: Panel) -> str:
+        return panel.title.format(gb=MEMORY_GB * self.sitting["scale"])
 
 
 def sittings() -> list[dict[str, Any]]:
@@ -105,9 +109,9 @@ def describe(known: list[dict[str, Any]]) -> str:
     """The medians in words, for who does not see the picture."""
     told = []
     for panel in PANELS:
-        values = newest(panel.row, known).values
-        figures = " and ".join(f"{_number(median(values[key][panel.figure]) * panel.scale)} {panel.unit}" for key in PRODUCTS)
-        told.append(f"{panel.title}: {figures}.")
+        found = newest(panel.row, known)
+        figures = " and ".join(f"{_number(median(found.values[key][panel.figure]) * panel.scale)} {panel.unit}" for key in PRODUCTS)
+        told.append(f"{found.title_of(panel)}: {figures}.")
     return " ".join(told)
 
 
@@ -117,7 +121,7 @@ def _panel(panel: Panel, measured: Measured, left: int, top: int) -> list[str]:
     start, length = left + LABELS_WIDTH, WIDTH // COLUMNS - MARGIN - LABELS_WIDTH - FIGURES_WIDTH
     better = "more is better" if panel.more_is_better else "less is better"
     parts = [
-        f'<text class="title" x="{left}" y="{top + 14}">{escape(panel.title)}</text>',
+        f'<text class="title" x="{left}" y="{top + 14}">{escape(measured.title_of(panel))}</text>',
         f'<text class="small" x="{left}" y="{top + 29}">{panel.unit}, {better}</text>',
     ]
     for index, (product, values) in enumerate(runs.items()):
