@@ -67,8 +67,14 @@ be slow or to be cut. On a disk they take half as long again, for syncing."""
 LANE_MAX_S = 1_800
 """Longer than every lane takes on a slow machine; pytest-timeout ends a single test before."""
 SECOND_RUNS_MAX = 3
-ONE_FAILURE_TELLS = ("tests/faults/", "tests/simulation/")
-"""Folders whose tests look for lost and doubled records under faults."""
+ONE_FAILURE_TELLS = (
+    "tests/faults/",
+    "tests/simulation/",
+    "tests/mixed/test_live_move.py",
+    "tests/mixed/test_takeover.py",
+    "tests/pipeline/test_sink_campaign.py",
+)
+"""Folders and files whose tests look for lost and doubled records under faults."""
 SLOWEST_COUNT = 20
 TAIL_LINES = 100
 REASON_CHARS = 300
