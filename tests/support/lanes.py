@@ -8,10 +8,10 @@ a gigabyte, and its connector is fetched into one cache.
 A lane shares nothing with another but the machine. One that crashes or hangs is ended with all processes that it started and counts as a
 failure; the others go on. What a lane printed is shown only if it failed.
 
-A test that fails beside the others runs once more by itself, when all lanes have ended, and the summary names it whatever comes of that:
-one that passes then is a bug too, of the product or of the test, but does not stop the change that it has nothing to do with. Apache
-Kafka's build does the same (maxTestRetries=1, maxTestRetryFailures=3). Nothing is repeated where one failure in many runs is what the test
-looks for (ONE_FAILURE_TELLS), nor when more tests failed than SECOND_RUNS_MAX.
+A test that fails beside the others runs once more by itself, when all lanes have ended. The summary names it even if it passes then: that
+is a bug too, of the product or of the test, but it should not stop a change that has nothing to do with it. Apache Kafka's CI does the same
+for up to ten tests (maxTestRetries=1, maxTestRetryFailures=10). Nothing is repeated if more tests failed than SECOND_RUNS_MAX, and no test
+that looks for lost or doubled records (ONE_FAILURE_TELLS): there a single failure is a finding.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -210,8 +210,12 @@ class Campaign:
         if found := OUR_ERROR.search(self._end_of_query()):
             raise Anomaly(f"the query ended by an error of the sink: {found[1]}")
 
-    def _await_commit(self, why: str, *, point: str = "commit:end") -> None:
-        """A batch more is committed, and the query runs. An earlier `point` of its commit is one at which the zombies go on."""
+    def _await_commit(self, why: str) -> None:
+        """A batch more is committed, and the query runs."""
+        self._await_point("commit:end", why)
+
+    def _await_point(self, point: str, why: str, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """A commit comes to `point`, where it is held until `meanwhile` has returned; and the query runs."""
         hold = self._keeper.hold(point)
         deadline_s = time.monotonic() + ARRIVAL_TIMEOUT_S
         try:
@@ -220,13 +224,10 @@ class Campaign:
                 if time.monotonic() > deadline_s:
                     raise Anomaly(f"no batch is committed for {ARRIVAL_TIMEOUT_S:.0f} s {why}")
                 self._world.write(MORE_ROWS)
-            if point != "commit:end":
-                self._let_zombies_go()
+            meanwhile()
             visitor.let_go()
         finally:
             self._keeper.cancel(hold)
-        if point != "commit:end":
-            self._await_commit(why)
 
     # -- the faults ----------------------------------------------------------------------------------------------------
 
@@ -286,9 +287,11 @@ class Campaign:
         self._go_on_beside_a_twin(visitor, fault, "beside an attempt that has a twin")
 
     def _go_on_beside_a_twin(self, visitor: Visitor, fault: Fault, why: str) -> None:
-        """When a batch is committed, or when it is decided and its transactions are still open."""
+        """It goes on when a batch is committed, or earlier: when a batch is decided and its transactions are still open."""
         self._zombies.append(visitor)
-        self._await_commit(why, point="commit:decided" if fault.down_s else "commit:end")
+        if fault.down_s:
+            self._await_point("commit:decided", why, self._let_zombies_go)
+        self._await_commit(why)
         self._let_zombies_go()
 
     def _fault_stop(self, visitor: Visitor, fault: Fault) -> None:

@@ -60,8 +60,8 @@ NEW_DRIVER_WEIGHT = 0.25
 
 
 class Fault(NamedTuple):
-    """`partitions` of the shuffle of the query's next start; `down_s`: how long the broker or the query is away, and of an
-    attempt that has a twin, unless 0, that it goes on when the batch is decided; `rows` are written before."""
+    """`partitions` of the shuffle of the query's next start; `rows` are written before. `down_s`: how long the broker or the query is
+    away. For an attempt that has a twin it is no time: unless it is 0, the attempt goes on when the batch is decided."""
 
     kind: str
     point: str
